@@ -1,0 +1,120 @@
+"""The contract between an agent and what runs it."""
+
+import abc
+from typing import Any, Generic, Iterator, List, Optional, TypeVar
+
+from acme import adders
+from acme import core
+from acme import specs
+from acme.utils import counting
+from acme.utils import loggers
+import numpy as np
+import reverb
+import sonnet as snt
+import tensorflow as tf
+import tree
+
+from temper.agents import actor as actor_lib
+from temper.agents import learner as learner_lib
+from temper.utils import replay
+
+Config = TypeVar("Config")
+Networks = TypeVar("Networks")
+
+
+class AgentBuilder(abc.ABC, Generic[Config, Networks]):
+  """Makes the parts of an agent, of which a one-process agent or a distributed program is put together.
+
+  The parts meet in this order: networks → replay tables → adder → actor (writes), dataset → learner (reads), variables
+  → actor. What an actor stores beside each action is declared once, by `extras`.
+  """
+
+  def __init__(self, config: Config):
+    """Keeps the configuration, which checked itself when it was made."""
+    self._config = config
+
+  @property
+  def config(self) -> Config:
+    """The agent's configuration."""
+    return self._config
+
+  @property
+  @abc.abstractmethod
+  def extras(self) -> actor_lib.Extras:
+    """What the actor stores beside each action: it fills the adder, and the table's signature has it."""
+
+  @abc.abstractmethod
+  def make_update_schedule(self) -> replay.UpdateSchedule:
+    """Makes the rule that says, in one process, how many learner steps are due."""
+
+  @abc.abstractmethod
+  def make_networks(self, environment_spec: specs.EnvironmentSpec, seed: int = 0) -> Networks:
+    """Makes the default networks of this configuration, with their variables."""
+
+  @abc.abstractmethod
+  def make_replay_tables(self, environment_spec: specs.EnvironmentSpec, *, in_process: bool = False) -> List[reverb.Table]:
+    """Makes the replay tables.
+
+    Args:
+      environment_spec: what will be added.
+      in_process: whether one process both adds and samples. Then the table never blocks: the agent itself keeps the
+        rate. Otherwise the table's limiter keeps it.
+    """
+
+  @abc.abstractmethod
+  def make_dataset(self, replay_client: reverb.Client, *, in_process: bool = False) -> tf.data.Dataset:
+    """Makes the dataset of whole batches, before any strategy distributes it; shallow when `in_process`."""
+
+  def make_dataset_iterator(self, replay_client: reverb.Client) -> Iterator[reverb.ReplaySample]:
+    """Makes an iterator over `make_dataset`."""
+    return iter(self.make_dataset(replay_client))
+
+  @abc.abstractmethod
+  def make_adder(self, replay_client: reverb.Client) -> adders.Adder:
+    """Makes the adder, which writes an actor's experience."""
+
+  @abc.abstractmethod
+  def make_policy(self, networks: Networks) -> snt.Module:
+    """Returns the module that an actor evaluates."""
+
+  @abc.abstractmethod
+  def make_actor(
+      self,
+      policy_network: snt.Module,
+      adder: Optional[adders.Adder] = None,
+      variable_source: Optional[core.VariableSource] = None,
+      deterministic_policy: bool = False,
+      **kwargs: Any,
+  ) -> core.Actor:
+    """Makes an actor; without a source of variables it shares them with the learner."""
+
+  @abc.abstractmethod
+  def make_learner(
+      self,
+      networks: Networks,
+      dataset: learner_lib.Dataset,
+      counter: Optional[counting.Counter] = None,
+      logger: Optional[loggers.Logger] = None,
+      **kwargs: Any,
+  ) -> learner_lib.Learner:
+    """Makes the learner of the networks."""
+
+
+def check_environment_spec(environment_spec: specs.EnvironmentSpec) -> None:
+  """Raises ValueError for specs that no agent here can learn from; says how to mend it."""
+  mend = "Wrap the environment with temper.utils.environments.wrap, which makes it canonical."
+  actions = tree.flatten(environment_spec.actions)
+  if len(actions) != 1 or isinstance(actions[0], specs.DiscreteArray):
+    raise ValueError(f"The action spec is {environment_spec.actions!r}; one continuous array is needed.")
+  if actions[0].dtype != np.float32:
+    raise ValueError(f"The action has dtype {actions[0].dtype}; policies act in float32. {mend}")
+  for name in ("rewards", "discounts"):
+    spec = getattr(environment_spec, name)
+    if tree.is_nested(spec) or spec.shape:
+      raise ValueError(f"The spec of {name} is {spec!r}; a scalar is needed.")
+  for path, leaf in tree.flatten_with_path(environment_spec.observations):
+    if any(size is None for size in leaf.shape):
+      name = "/".join(map(str, path))
+      raise ValueError(f"The observation {name!r} has shape {leaf.shape}; its length must not vary.")
+    if not (np.issubdtype(leaf.dtype, np.number) or leaf.dtype == bool):
+      raise ValueError(f"The observation {'/'.join(map(str, path))!r} has dtype {leaf.dtype}; numbers are needed.")

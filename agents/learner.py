@@ -1,0 +1,332 @@
+"""What every learner does: fetch a batch, update under a strategy, count, log, check and save."""
+
+import abc
+import time
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+
+import acme
+from acme.utils import counting
+from acme.utils import loggers
+import numpy as np
+import reverb
+import sonnet as snt
+import tensorflow as tf
+from tensorflow.python.eager import cancellation
+import tree
+
+from temper.utils import checkpointing
+from temper.utils import optimizers as optimizer_utils
+from temper.utils import variables as variable_utils
+
+Metrics = Dict[str, tf.Tensor]
+Dataset = Union[tf.data.Dataset, Iterator[reverb.ReplaySample]]
+
+_SECONDS_BETWEEN_CHECKPOINTS = 600.0
+
+
+class NonFiniteError(RuntimeError):
+  """A loss, a gradient or a batch holds NaN or infinity. Learning cannot go on; nothing was saved since."""
+
+
+class DataExhaustedError(RuntimeError):
+  """The dataset ended, or replay had nothing to sample for longer than its timeout."""
+
+
+class Learner(acme.Learner, abc.ABC):
+  """Base of all learners.
+
+  A subclass makes its networks' variables known here and implements `_update`, which sees one replica's batch. Under a
+  `tf.distribute` strategy with several replicas each gets its share of the batch, gradients are averaged over the
+  replicas, and all copies of a variable stay equal. Every draw of `_update` comes from the seed that it is given, which
+  depends on the learner's seed, the step and the replica alone: a restored learner goes on as if never interrupted.
+  """
+
+  def __init__(
+      self,
+      *,
+      dataset: Dataset,
+      networks: Mapping[str, snt.Module],
+      target_networks: Mapping[str, snt.Module],
+      optimizers: Mapping[str, snt.Optimizer],
+      target_update_period: int,
+      max_gradient_norm: Optional[float] = None,
+      strategy: Optional[tf.distribute.Strategy] = None,
+      counter: Optional[counting.Counter] = None,
+      logger: Optional[loggers.Logger] = None,
+      seed: int = 0,
+      directory: Optional[str] = None,
+  ):
+    """Initialises the learner.
+
+    Args:
+      dataset: samples to learn from: a `tf.data.Dataset` of whole batches, which is spread over the replicas, or an
+        iterator. Several replicas need a dataset, or an iterator that their strategy made.
+      networks: online networks by name, their variables created under the strategy's scope.
+      target_networks: target networks; each name is one of `networks`.
+      optimizers: one for each online network that is trained, by its name.
+      target_update_period: learner steps between copies of the online to the target networks.
+      max_gradient_norm: clips each network's gradient to this global norm; None leaves it.
+      strategy: distribution strategy; None means the current one.
+      counter: counts learner steps and wall time, seconds.
+      logger: gets the metrics of every step.
+      seed: seed of all draws of the learner.
+      directory: where to keep checkpoints of the learner alone, every ten minutes; None keeps none.
+
+    Raises:
+      ValueError: if the dataset does not fit the strategy, or target and online variables do not pair.
+    """
+    self._strategy = strategy or tf.distribute.get_strategy()
+    self._networks = dict(networks)
+    self._target_networks = dict(target_networks)
+    self._optimizers = dict(optimizers)
+    self._online_variables = [v for name in target_networks for v in networks[name].variables]
+    self._target_variables = [v for name in target_networks for v in target_networks[name].variables]
+    variable_utils.check_pairs(self._online_variables, self._target_variables)
+    self._target_update_period = target_update_period
+    self._max_gradient_norm = max_gradient_norm
+    self._seed = int(seed) % (2**31)
+    with self._strategy.scope():
+      self._num_steps = tf.Variable(0, dtype=tf.int32, trainable=False, name="num_steps")
+      for name, optimizer in self._optimizers.items():
+        optimizer_utils.initialise_slots(optimizer, networks[name].trainable_variables)
+    self._iterator, fetch_in_graph = _make_iterator(dataset, self._strategy)
+    # Nothing here needs AutoGraph, and its conversion of every function called took most of the first step.
+    self._step_function = tf.function(
+        self._fetch_and_update if fetch_in_graph else self._update_all, autograph=False
+    )
+    self._fetch_in_graph = fetch_in_graph
+    # TensorFlow has no public way to interrupt an iterator that waits, and Reverb's waits for ever for a lost server.
+    self._cancellation = cancellation.CancellationManager()
+    self._cancellable_step: Optional[Callable[[], Tuple[tf.Tensor, tf.Tensor]]] = None
+    self._metric_names: Tuple[str, ...] = ()
+    self._health_names: Tuple[str, ...] = ()
+
+    self._counter = counter or counting.Counter()
+    self._logger = logger or loggers.make_default_logger("learner", save_data=False)
+    self._timestamp: Optional[float] = None
+    self._checkpointer = checkpointing.Checkpointer(directory) if directory else None
+    self._last_save = time.monotonic()
+    self._restore_newest()
+
+  # What a subclass implements and uses.
+
+  @abc.abstractmethod
+  def _update(self, sample: reverb.ReplaySample, seed: tf.Tensor) -> Metrics:
+    """Updates the networks from one replica's batch.
+
+    Runs in the context of a replica, inside a `tf.function`. It calls `_update_targets` and `_apply_gradients` where its
+    algorithm says so.
+
+    Args:
+      sample: batch-major sample, the replica's share of the batch.
+      seed: int32 `[2]`, for stateless draws; of this step and replica.
+
+    Returns:
+      Scalars by name; those whose name ends in `loss` must be finite.
+    """
+
+  def _update_targets(self) -> None:
+    """Copies online to target networks when the number of steps done is a multiple of the period."""
+    if not self._target_variables:
+      return
+    # Written as a function because tf.cond builds both branches; only one of them runs.
+    tf.cond(
+        tf.math.floormod(self._num_steps.read_value(), self._target_update_period) == 0,
+        lambda: _copy_and_return(self._online_variables, self._target_variables),
+        lambda: tf.constant(False),
+    )
+
+  def _apply_gradients(self, name: str, gradients: Sequence[Optional[tf.Tensor]]) -> tf.Tensor:
+    """Averages gradients over the replicas, clips them, and applies the network's optimizer.
+
+    Args:
+      name: the network, as in `networks` and `optimizers`.
+      gradients: one for each of its trainable variables, each replica's own.
+
+    Returns:
+      Scalar global norm before clipping.
+    """
+    variables = self._networks[name].trainable_variables
+    if self._strategy.num_replicas_in_sync > 1:
+      present = [g for g in gradients if g is not None]
+      reduced = iter(tf.distribute.get_replica_context().all_reduce("mean", present))
+      gradients = [None if g is None else next(reduced) for g in gradients]
+    norm = tf.linalg.global_norm([g for g in gradients if g is not None])
+    if self._max_gradient_norm is not None:
+      gradients = tf.clip_by_global_norm(gradients, self._max_gradient_norm, use_norm=norm)[0]
+    self._optimizers[name].apply(gradients, variables)
+    return norm
+
+  # The step.
+
+  def _replica_step(self, sample: reverb.ReplaySample) -> Tuple[tf.Tensor, tf.Tensor]:
+    context = tf.distribute.get_replica_context()
+    num_steps = self._num_steps.read_value()
+    replica = tf.cast(context.replica_id_in_sync_group, tf.int32)
+    # A prime stride keeps the replicas' streams of draws apart.
+    seed = tf.stack([self._seed + 1_000_003 * replica, num_steps])
+    metrics = self._update(sample, seed)
+    variable_utils.assign(self._num_steps, num_steps + 1)
+    metrics = {name: tf.cast(value, tf.float32) for name, value in metrics.items()}
+    if self._strategy.num_replicas_in_sync > 1:
+      metrics = context.all_reduce("mean", metrics)
+    self._metric_names = tuple(metrics)
+    health = _health(sample)
+    self._health_names = tuple(health)
+    return tf.stack(list(metrics.values())), tf.stack(list(health.values()))
+
+  def _update_all(self, sample: Any) -> Tuple[tf.Tensor, tf.Tensor]:
+    results = self._strategy.run(self._replica_step, args=(sample,))
+    metrics, health = (self._strategy.experimental_local_results(r) for r in results)
+    # Metrics are equal on all replicas; what is wrong with the batch may be so on one.
+    return metrics[0], tf.add_n(health)
+
+  def _fetch_and_update(self) -> Tuple[tf.Tensor, tf.Tensor]:
+    return self._update_all(next(self._iterator))
+
+  def step(self) -> None:
+    """Does one learner step.
+
+    Raises:
+      NonFiniteError: if a loss or a gradient is not finite; names the tensors, those of the batch included.
+      DataExhaustedError: if there is no further batch.
+    """
+    try:
+      if self._fetch_in_graph:
+        if self._cancellable_step is None:
+          concrete = self._step_function.get_concrete_function()
+          self._cancellable_step = self._cancellation.get_cancelable_function(concrete)
+        values, health = self._cancellable_step()
+      else:
+        values, health = self._step_function(tree.map_structure(tf.convert_to_tensor, next(self._iterator)))
+    except (StopIteration, tf.errors.OutOfRangeError, tf.errors.CancelledError) as error:
+      raise DataExhaustedError(
+          f"There is no batch for learner step {self.num_steps + 1}: the dataset has ended, or replay could not be "
+          "sampled from within its timeout (is its server alive, and does anything still add to it?)."
+      ) from error
+    metrics = dict(zip(self._metric_names, values.numpy().tolist()))
+    self._check_finite(metrics, health)
+    timestamp = time.monotonic()
+    # The first step traces the graph and waits for replay: it says nothing of the rate.
+    elapsed = timestamp - self._timestamp if self._timestamp else 0.0
+    self._timestamp = timestamp
+    metrics.update(self._counter.increment(steps=1, walltime=elapsed))
+    self._metrics = metrics
+    self._logger.write(metrics)
+    if self._checkpointer is not None and timestamp - self._last_save > _SECONDS_BETWEEN_CHECKPOINTS:
+      self.save_checkpoint()
+
+  def cancel(self) -> None:
+    """Makes a step that waits for its batch, and all later ones, raise DataExhaustedError; for another thread to call."""
+    self._cancellation.start_cancel()
+
+  def _check_finite(self, metrics: Mapping[str, float], health: tf.Tensor) -> None:
+    bad = [n for n, v in metrics.items() if n.endswith(("loss", "gradient_norm")) and not np.isfinite(v)]
+    if not bad:
+      return
+    batch = [name for name, value in zip(self._health_names, health.numpy()) if not np.isfinite(value)]
+    cause = f"In the batch, {', '.join(batch)} held NaN or infinity." if batch else "Every tensor of the batch was finite."
+    raise NonFiniteError(
+        f"Learner step {self.num_steps}: {', '.join(f'{n} = {metrics[n]}' for n in bad)}. {cause} The networks are no "
+        "longer usable; go on from the last checkpoint, with a lower learning rate or max_gradient_norm set."
+    )
+
+  # What others see.
+
+  @property
+  def num_steps(self) -> int:
+    """Learner steps done, those before a restored checkpoint included."""
+    return int(self._num_steps.read_value().numpy())
+
+  @property
+  def metrics(self) -> Dict[str, float]:
+    """Metrics and counts of the newest step; empty before the first."""
+    return dict(getattr(self, "_metrics", {}))
+
+  @property
+  def strategy(self) -> tf.distribute.Strategy:
+    """The strategy that the learner runs under."""
+    return self._strategy
+
+  def get_variables(self, names: Sequence[str]) -> List[List[np.ndarray]]:
+    """Returns the variables of the named networks, as arrays.
+
+    Raises:
+      KeyError: if there is no network of a name; lists those that there are.
+    """
+    unknown = [name for name in names if name not in self._served]
+    if unknown:
+      raise KeyError(f"There are no variables named {unknown}; this learner serves {sorted(self._served)}.")
+    return [[v.read_value().numpy() for v in self._served[name]] for name in names]
+
+  @property
+  def _served(self) -> Dict[str, Sequence[tf.Variable]]:
+    served = {name: network.variables for name, network in self._networks.items()}
+    return {**served, "num_steps": (self._num_steps,)}
+
+  def checkpointables(self) -> Dict[str, Any]:
+    """Returns everything that decides what the learner does next, as TensorFlow objects by name."""
+    objects: Dict[str, Any] = {"num_steps": self._num_steps}
+    objects.update(self._networks)
+    objects.update({f"target_{name}": network for name, network in self._target_networks.items()})
+    objects.update({f"{name}_optimizer": optimizer for name, optimizer in self._optimizers.items()})
+    return objects
+
+  def save_checkpoint(self) -> Optional[str]:
+    """Writes a checkpoint now if the learner has a directory; returns its path."""
+    if self._checkpointer is None:
+      return None
+    self._last_save = time.monotonic()
+    state = {"counter": self._counter.save()}
+    return self._checkpointer.save(self.num_steps, self.checkpointables(), state)
+
+  def _restore_newest(self) -> None:
+    path = self._checkpointer.latest() if self._checkpointer else None
+    if path is not None:
+      state = self._checkpointer.restore(path, self.checkpointables())
+      self._counter.restore(state["counter"])
+
+
+def _copy_and_return(sources: Sequence[tf.Variable], targets: Sequence[tf.Variable]) -> tf.Tensor:
+  variable_utils.copy(sources, targets)
+  return tf.constant(True)
+
+
+def _make_iterator(dataset: Dataset, strategy: tf.distribute.Strategy) -> Tuple[Iterator[Any], bool]:
+  """Returns an iterator for the strategy, and whether it can be advanced inside of a graph."""
+  replicas = strategy.num_replicas_in_sync
+  if isinstance(dataset, tf.data.Dataset):
+    if replicas == 1:
+      return iter(dataset), True
+    for leaf in tree.flatten(dataset.element_spec):
+      if leaf.shape.rank and leaf.shape[0] is not None and leaf.shape[0] % replicas:
+        raise ValueError(
+            f"A batch of {leaf.shape[0]} cannot be shared equally by {replicas} replicas; choose a batch size that "
+            f"is a multiple of {replicas}."
+        )
+    # One server feeds all replicas of this process: there are no files to share out.
+    options = tf.data.Options()
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+    return iter(strategy.experimental_distribute_dataset(dataset.with_options(options))), True
+  if isinstance(dataset, tf.distribute.DistributedIterator):
+    return dataset, True
+  if replicas > 1:
+    raise ValueError(
+        f"An iterator of type {type(dataset).__name__} cannot feed {replicas} replicas. Pass the tf.data.Dataset itself, "
+        "or an iterator over a dataset that the strategy has distributed."
+    )
+  if not hasattr(dataset, "__next__"):
+    raise ValueError(f"dataset is a {type(dataset).__name__}; a tf.data.Dataset or an iterator of samples is needed.")
+  return dataset, isinstance(dataset, tf.data.Iterator)
+
+
+def _health(sample: reverb.ReplaySample) -> Dict[str, tf.Tensor]:
+  """A scalar for each floating tensor of a batch: zero, or NaN if a value of the tensor is not finite."""
+  data = getattr(sample, "data", sample)
+  health = {}
+  for path, leaf in tree.flatten_with_path(data):
+    if leaf.dtype.is_floating:
+      # Not `leaf * 0`: TensorFlow's graph optimizer takes that for zero, NaN or not.
+      finite = tf.reduce_all(tf.math.is_finite(leaf))
+      health["/".join(str(part) for part in path)] = tf.where(finite, 0.0, float("nan"))
+  return health

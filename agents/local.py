@@ -1,0 +1,221 @@
+"""An agent that acts and learns in one process, made from any agent's builder."""
+
+import os
+import time
+from typing import Any, Dict, List, Mapping, Optional, Sequence
+
+from absl import logging
+from acme import core
+from acme import specs
+from acme import types
+from acme.utils import counting
+from acme.utils import loggers
+import dm_env
+import numpy as np
+import reverb
+import tensorflow as tf
+
+from temper.agents import builder as builder_lib
+from temper.agents import learner as learner_lib
+from temper.utils import replay
+from temper.utils import replay_watch
+
+_REPLAY_FOLDER = "replay"
+
+
+class LocalAgent(core.Actor, core.VariableSource):
+  """Acts, stores experience in a Reverb server of this process, and learns from it at an exact rate.
+
+  It is an actor for `acme.EnvironmentLoop`. Whatever the configured rate, batch size and sequence length, neither side
+  waits for the other: the table itself never blocks, and a learner step is only taken when replay holds something.
+  Close the agent (or use it as a context manager) to write the last steps and stop the server.
+  """
+
+  def __init__(
+      self,
+      builder: builder_lib.AgentBuilder,
+      environment_spec: specs.EnvironmentSpec,
+      *,
+      networks: Any = None,
+      counter: Optional[counting.Counter] = None,
+      logger: Optional[loggers.Logger] = None,
+      strategy: Optional[tf.distribute.Strategy] = None,
+      seed: int = 0,
+      replay_checkpoint: Optional[str] = None,
+      **learner_options: Any,
+  ):
+    """Initialises the agent.
+
+    Args:
+      builder: makes the parts.
+      environment_spec: of a canonical environment; see `temper.utils.environments`.
+      networks: the agent's networks; None makes the builder's default ones, under the strategy.
+      counter: counts learner steps.
+      logger: gets the learner's metrics.
+      strategy: distribution strategy of the learner.
+      seed: seed of initial weights, actions and the learner's draws.
+      replay_checkpoint: checkpoint folder into which `save_replay` wrote, to start with that experience.
+      **learner_options: passed on to the builder's `make_learner`.
+
+    Raises:
+      ValueError: if the environment's specs are not canonical, or the strategy cannot share a batch equally.
+    """
+    builder_lib.check_environment_spec(environment_spec)
+    self._builder = builder
+    self._schedule = builder.make_update_schedule()
+    init_seed, actor_seed, learner_seed = (int(s) for s in np.random.SeedSequence(seed).generate_state(3))
+    if networks is None:
+      with (strategy or tf.distribute.get_strategy()).scope():
+        networks = builder.make_networks(environment_spec, seed=init_seed)
+    self._networks = networks
+
+    tables = builder.make_replay_tables(environment_spec, in_process=True)
+    restore_from = os.path.join(replay_checkpoint, _REPLAY_FOLDER) if replay_checkpoint else None
+    self._replay = replay.start_server(tables, restore_from)
+    self._adder = builder.make_adder(self._replay.client)
+    self._actor = builder.make_actor(
+        builder.make_policy(networks), self._adder, seed=actor_seed, policy_version=lambda: self._num_updates
+    )
+    dataset = builder.make_dataset(self._replay.client, in_process=True)
+    self._learner = builder.make_learner(
+        networks, dataset, counter, logger, strategy=strategy, seed=learner_seed, **learner_options
+    )
+    self._watch = replay_watch.ServerWatch(self._replay.client, on_lost=self._learner.cancel)
+    self._num_updates = self._learner.num_steps
+    # Steps and updates since replay was empty: the schedule's terms.
+    self._scheduled_steps = 0
+    self._scheduled_updates = 0
+    self._learning_seconds = 0.0
+    self._replay_ready = False
+    self._closed = False
+
+  @property
+  def builder(self) -> builder_lib.AgentBuilder:
+    """The builder of the parts."""
+    return self._builder
+
+  @property
+  def networks(self) -> Any:
+    """The online networks, which the learner updates and the actor uses."""
+    return self._networks
+
+  @property
+  def learner(self) -> learner_lib.Learner:
+    """The learner."""
+    return self._learner
+
+  @property
+  def replay_tables(self) -> Sequence[reverb.Table]:
+    """The replay tables."""
+    return self._replay.tables
+
+  @property
+  def learning_seconds(self) -> float:
+    """Wall time spent in learner steps, in seconds; the rest of a loop is acting and the environment."""
+    return self._learning_seconds
+
+  def select_action(self, observation: types.NestedArray) -> types.NestedArray:
+    """Returns an action for one observation."""
+    return self._actor.select_action(observation)
+
+  def observe_first(self, timestep: dm_env.TimeStep) -> None:
+    """Stores the first observation of an episode."""
+    self._actor.observe_first(timestep)
+
+  def observe(self, action: types.NestedArray, next_timestep: dm_env.TimeStep) -> None:
+    """Stores an action and what it led to."""
+    self._actor.observe(action, next_timestep)
+    self._scheduled_steps += 1
+
+  def update(self, wait: bool = False) -> None:
+    """Does the learner steps that are due.
+
+    Raises:
+      NonFiniteError: if learning has diverged.
+      DataExhaustedError: if replay cannot be sampled, since its server is gone.
+    """
+    del wait  # Variables are shared.
+    due = self._schedule.updates_due(self._scheduled_steps) - self._scheduled_updates
+    if due <= 0 or not self._can_sample():
+      return
+    start = time.monotonic()
+    for _ in range(due):
+      self._learner.step()
+      self._num_updates += 1
+      self._scheduled_updates += 1
+    self._learning_seconds += time.monotonic() - start
+
+  def _can_sample(self) -> bool:
+    # A long sequence may not be complete when the first update is due; the updates are then made up for later.
+    if not self._replay_ready:
+      # Asked of the server: restoring replaces its tables, and the objects that it was made from stay empty.
+      info = self._replay.client.server_info(timeout=10)
+      self._replay_ready = all(table.current_size > 0 for table in info.values())
+    return self._replay_ready
+
+  def get_variables(self, names: Sequence[str]) -> List[List[np.ndarray]]:
+    """Returns the learner's variables by network name."""
+    return self._learner.get_variables(names)
+
+  def make_evaluation_actor(self, deterministic: bool, seed: int) -> core.Actor:
+    """Makes an actor with the networks as they are at each moment, which stores nothing."""
+    policy = self._builder.make_policy(self._networks)
+    return self._builder.make_actor(policy, deterministic_policy=deterministic, seed=seed)
+
+  def metrics(self) -> Dict[str, float]:
+    """Returns the metrics of the newest learner step, and how many a second are made; empty before the first."""
+    metrics = self._learner.metrics
+    if metrics and self._learning_seconds:
+      metrics["learner_steps_per_second"] = self._scheduled_updates / self._learning_seconds
+    return metrics
+
+  def checkpointables(self) -> Dict[str, Any]:
+    """Returns the TensorFlow objects that a checkpoint must hold, by name."""
+    return self._learner.checkpointables()
+
+  def state(self) -> Dict[str, Any]:
+    """Returns what else a checkpoint must hold, as JSON can represent it."""
+    return {
+        "actor": self._actor.state(),
+        "scheduled_steps": self._scheduled_steps,
+        "scheduled_updates": self._scheduled_updates,
+    }
+
+  def load_state(self, state: Mapping[str, Any], *, replay_restored: bool = True) -> None:
+    """Takes up where `state` was taken; without its replay the schedule starts again, filling replay first."""
+    self._actor.load_state(state["actor"])
+    self._num_updates = self._learner.num_steps
+    if replay_restored:
+      self._scheduled_steps = int(state["scheduled_steps"])
+      self._scheduled_updates = int(state["scheduled_updates"])
+
+  def save_replay(self, directory: str) -> None:
+    """Writes all experience into a checkpoint folder, the newest steps included."""
+    self.flush()
+    self._replay.save(os.path.join(directory, _REPLAY_FOLDER))
+
+  def flush(self, timeout_ms: int = 5_000) -> None:
+    """Writes the steps that are not in replay yet.
+
+    Raises:
+      reverb.ReverbError: if replay does not confirm within the time, milliseconds.
+    """
+    self._adder.flush(timeout_ms)
+
+  def close(self) -> None:
+    """Writes the last steps and stops the replay server, within ten seconds. Closing twice does nothing."""
+    if self._closed:
+      return
+    self._closed = True
+    try:
+      self.flush()
+    except (reverb.ReverbError, RuntimeError) as error:
+      logging.warning("Replay did not confirm the newest steps before it was closed: %s", error)
+    self._watch.stop()
+    self._replay.stop()
+
+  def __enter__(self) -> "LocalAgent":
+    return self
+
+  def __exit__(self, *unused_error: Any) -> None:
+    self.close()

@@ -1,0 +1,269 @@
+"""The SVG0 learner: one batch of sequences in, three updated networks out."""
+
+from typing import Dict, Iterator, Mapping, NamedTuple, Optional, Union
+
+from acme.tf import utils as tf2_utils
+from acme.utils import counting
+from acme.utils import loggers
+import reverb
+import sonnet as snt
+import tensorflow as tf
+import tree
+
+from temper.agents import learner as learner_lib
+from temper.agents.svg0_prior import losses
+from temper.utils import optimizers
+from temper.utils import sampled_values
+from temper.utils import svg0_utils
+
+
+class _Batch(NamedTuple):
+  """A batch of sequences; `[T+1, B, ...]` unless said otherwise."""
+
+  observation: tf.Tensor
+  action: tf.Tensor
+  r_t: tf.Tensor  # [T, B]
+  discount_t: tf.Tensor  # [T, B]
+  restart_t: tf.Tensor  # [T, B], whether the next step starts an episode.
+  behaviour_log_prob_tm1: tf.Tensor  # [T, B]
+
+
+class _Losses(NamedTuple):
+  """Losses averaged over T and B, and scalars to log."""
+
+  policy: tf.Tensor
+  critic: tf.Tensor
+  prior: Optional[tf.Tensor]
+  metrics: Dict[str, tf.Tensor]
+
+
+class SVG0Learner(learner_lib.Learner):
+  """Learner of SVG0 with an optional behaviour prior; `SYSTEM`: Heess 2015, Munos 2016, Tirumala 2020."""
+
+  def __init__(
+      self,
+      policy_network: snt.Module,
+      critic_network: snt.Module,
+      target_policy_network: snt.Module,
+      target_critic_network: snt.Module,
+      discount: float,
+      target_update_period: int,
+      dataset_iterator: Union[tf.data.Dataset, Iterator[reverb.ReplaySample]],
+      prior_network: Optional[snt.Module] = None,
+      target_prior_network: Optional[snt.Module] = None,
+      policy_optimizer: Optional[snt.Optimizer] = None,
+      critic_optimizer: Optional[snt.Optimizer] = None,
+      prior_optimizer: Optional[snt.Optimizer] = None,
+      distillation_cost: Optional[float] = 1e-3,
+      entropy_regularizer_cost: Optional[float] = 1e-3,
+      num_action_samples: int = 10,
+      lambda_: float = 1.0,
+      counter: Optional[counting.Counter] = None,
+      logger: Optional[loggers.Logger] = None,
+      checkpoint: bool = True,
+      *,
+      entropy_estimator: svg0_utils.EntropyEstimator = svg0_utils.EntropyEstimator.SCORE,
+      soft_value_target: bool = False,
+      reward_scale: float = 1.0,
+      max_gradient_norm: Optional[float] = None,
+      sample_block_rows: int = sampled_values.DEFAULT_BLOCK_ROWS,
+      strategy: Optional[tf.distribute.Strategy] = None,
+      seed: int = 0,
+      directory: Optional[str] = None,
+  ):
+    """Initialises the learner. The arguments before the star are Acme's.
+
+    Args:
+      policy_network: maps a batch of observations to a distribution over actions; its variables exist.
+      critic_network: maps batches of observations and actions to values `[B, 1]` or `[B]`; its variables exist.
+      target_policy_network: copy of the policy.
+      target_critic_network: copy of the critic.
+      discount: agent's discount.
+      target_update_period: learner steps between copies of the online to the target networks.
+      dataset_iterator: a dataset of samples `[B, T+1, ...]` with `log_prob` among the extras, or an iterator of it.
+      prior_network: behaviour prior; like the policy, with an analytic KL from it.
+      target_prior_network: copy of the prior; given exactly when the prior is.
+      policy_optimizer, critic_optimizer, prior_optimizer: None makes Adam(1e-4).
+      distillation_cost: weight of the KL from the policy to the prior; None is 0.
+      entropy_regularizer_cost: weight of the entropy; None is 0.
+      num_action_samples: action samples per state.
+      lambda_: Retrace's lambda.
+      counter: counts steps and wall time.
+      logger: gets the metrics of every step.
+      checkpoint: whether to keep checkpoints in `directory`, which Acme chose itself.
+      entropy_estimator: how the entropy is differentiated.
+      soft_value_target: whether the entropy is part of the value target.
+      reward_scale: factor of the rewards.
+      max_gradient_norm: clips each network's gradient to this global norm.
+      sample_block_rows: rows of one evaluation of sampled actions.
+      strategy: distribution strategy.
+      seed: seed of the action samples.
+      directory: where checkpoints are kept; None keeps none.
+
+    Raises:
+      ValueError: if only one of prior and target prior is given, target and online networks do not pair, or the dataset does
+        not fit the strategy.
+    """
+    if (prior_network is None) != (target_prior_network is None):
+      raise ValueError("prior_network and target_prior_network go together: give both, or neither.")
+    self._policy, self._target_policy = policy_network, target_policy_network
+    self._critic, self._target_critic = critic_network, target_critic_network
+    self._prior, self._target_prior = prior_network, target_prior_network
+    self._discount = discount
+    self._distillation_cost = (distillation_cost or 0.0) if prior_network is not None else 0.0
+    self._entropy_cost = entropy_regularizer_cost or 0.0
+    self._num_action_samples = num_action_samples
+    self._lambda = lambda_
+    self._entropy_estimator = entropy_estimator
+    self._soft_value_target = soft_value_target
+    self._reward_scale = reward_scale
+    self._sample_block_rows = sample_block_rows
+
+    networks = {"critic": critic_network, "policy": policy_network}
+    targets = {"critic": target_critic_network, "policy": target_policy_network}
+    given = {"critic": critic_optimizer, "policy": policy_optimizer}
+    if prior_network is not None:
+      networks["prior"], targets["prior"], given["prior"] = prior_network, target_prior_network, prior_optimizer
+    with (strategy or tf.distribute.get_strategy()).scope():
+      chosen = {name: optimizer or optimizers.Adam(1e-4) for name, optimizer in given.items()}
+    super().__init__(
+        dataset=dataset_iterator,
+        networks=networks,
+        target_networks=targets,
+        optimizers=chosen,
+        target_update_period=target_update_period,
+        max_gradient_norm=max_gradient_norm,
+        strategy=strategy,
+        counter=counter,
+        logger=logger,
+        seed=seed,
+        directory=directory if checkpoint else None,
+    )
+
+  def _update(self, sample: reverb.ReplaySample, seed: tf.Tensor) -> Dict[str, tf.Tensor]:
+    self._update_targets()
+    batch = _to_time_major(sample, self._reward_scale)
+    with tf.GradientTape(persistent=True) as tape:
+      result = self._losses(batch, seed)
+    losses_by_network = {"critic": result.critic, "policy": result.policy}
+    if result.prior is not None:
+      losses_by_network["prior"] = result.prior
+    # All gradients are taken before any variable moves.
+    gradients = {
+        name: tape.gradient(loss, self._networks[name].trainable_variables)
+        for name, loss in losses_by_network.items()
+    }
+    metrics = {f"{name}_loss": loss for name, loss in losses_by_network.items()}
+    for name, gradient in gradients.items():
+      metrics[f"{name}_gradient_norm"] = self._apply_gradients(name, gradient)
+    metrics.update(result.metrics)
+    metrics.update(self._sample_age(sample))
+    return metrics
+
+  def _losses(self, batch: _Batch, seed: tf.Tensor) -> _Losses:
+    num_pairs, batch_size = batch.restart_t.shape[0], tf.shape(batch.restart_t)[1]
+    outputs = self._evaluate_networks(batch, seed)
+    split = lambda x: tf.reshape(x, [num_pairs + 1, batch_size])
+
+    entropy = split(self._entropy(outputs))
+    kl_to_target = split(outputs.analytic_kl_to_target) if self._prior is not None else tf.zeros_like(entropy)
+    v_t = self._values(batch.observation, outputs.target_samples)
+    v_t -= self._distillation_cost * tf.stop_gradient(kl_to_target[1:])
+    if self._soft_value_target:
+      v_t += self._entropy_cost * tf.stop_gradient(entropy[1:])
+
+    log_rho_tm1 = losses.log_importance_weights(
+        split(outputs.target_log_probs_behavior_actions)[:-1], batch.behaviour_log_prob_tm1, batch.restart_t
+    )
+    target_tm1 = losses.retrace_targets(
+        split(outputs.target_q)[:-1], v_t, batch.r_t, self._discount * batch.discount_t, log_rho_tm1, self._lambda
+    )
+    q_tm1 = split(outputs.online_q)[:-1]
+    expected_q_tm1 = self._expected_q(batch.observation, outputs.online_samples)
+    policy_loss = losses.policy_loss(
+        expected_q_tm1, entropy[:-1], batch.restart_t, self._entropy_cost, kl_to_target[:-1], self._distillation_cost
+    )
+    metrics = {
+        "entropy": tf.reduce_mean(entropy),
+        "q_mean": tf.reduce_mean(q_tm1),
+        "importance_weight_mean": tf.reduce_mean(tf.exp(tf.minimum(log_rho_tm1, 0.0))),
+    }
+    prior_loss = None
+    if self._prior is not None:
+      kl_to_online = split(outputs.analytic_kl_divergence)
+      prior_loss = tf.reduce_mean(losses.prior_loss(kl_to_online[:-1], batch.restart_t))
+      metrics["prior_kl"] = tf.reduce_mean(kl_to_target)
+    critic_loss = losses.critic_loss(q_tm1, target_tm1, batch.restart_t)
+    return _Losses(tf.reduce_mean(policy_loss), tf.reduce_mean(critic_loss), prior_loss, metrics)
+
+  def _evaluate_networks(self, batch: _Batch, seed: tf.Tensor):
+    # The networks carry no state, so all T+1 steps are one batch: the graph does not grow with T.
+    core = svg0_utils.OnlineTargetPiQ(
+        online_pi=self._policy,
+        online_q=self._critic,
+        target_pi=self._target_policy,
+        target_q=self._target_critic,
+        num_samples=self._num_action_samples,
+        online_prior=self._prior,
+        target_prior=self._target_prior,
+        entropy_estimator=self._entropy_estimator,
+        seeds=(seed, seed + tf.constant([500_009, 0])),
+    )
+    merged = tree.map_structure(_merge_time_and_batch, (batch.observation, batch.action))
+    return core(merged)
+
+  def _entropy(self, outputs) -> tf.Tensor:
+    if self._entropy_estimator is svg0_utils.EntropyEstimator.ANALYTIC:
+      return outputs.online_entropy
+    return tf.reduce_mean(-outputs.online_log_probs, axis=0)
+
+  def _values(self, observation: tf.Tensor, samples: tf.Tensor) -> tf.Tensor:
+    """Target values of the steps 1..T, `[T, B]`; step 0's is never used."""
+    return self._mean_target_q(
+        tree.map_structure(lambda x: x[1:], observation), samples, slice(1, None), differentiable=False
+    )
+
+  def _expected_q(self, observation: tf.Tensor, samples: tf.Tensor) -> tf.Tensor:
+    """Mean target-critic value of the policy's actions at the steps 0..T-1, `[T, B]`."""
+    return self._mean_target_q(
+        tree.map_structure(lambda x: x[:-1], observation), samples, slice(None, -1), differentiable=True
+    )
+
+  def _mean_target_q(self, observation, samples: tf.Tensor, steps: slice, differentiable: bool) -> tf.Tensor:
+    """Averages the target critic over `samples` `[S, (T+1) B, A]` at the chosen steps."""
+    first = tree.flatten(observation)[0]
+    num_pairs, batch_size = first.shape[0], first.shape[1]
+    split = tf.reshape(samples, [samples.shape[0], num_pairs + 1, -1 if batch_size is None else batch_size, *samples.shape[2:]])
+    chosen = tf.reshape(split[:, steps], [samples.shape[0], -1 if batch_size is None else num_pairs * batch_size, *samples.shape[2:]])
+    values = sampled_values.sampled_values(
+        self._target_critic,
+        tree.map_structure(_merge_time_and_batch, observation),
+        chosen,
+        differentiable=differentiable,
+        block_rows=self._sample_block_rows,
+    )
+    return tf.reshape(tf.reduce_mean(values, axis=0), [num_pairs, -1])
+
+  def _sample_age(self, sample: reverb.ReplaySample) -> Mapping[str, tf.Tensor]:
+    extras = sample.data.extras
+    if not isinstance(extras, Mapping) or "policy_version" not in extras:
+      return {}
+    age = self._num_steps.read_value() - extras["policy_version"]
+    return {"sample_age": tf.reduce_mean(tf.cast(age, tf.float32))}
+
+
+def _to_time_major(sample: reverb.ReplaySample, reward_scale: float) -> _Batch:
+  data = tf2_utils.batch_to_sequence(sample.data)
+  reward = tf.cast(data.reward, tf.float32)
+  return _Batch(
+      observation=data.observation,
+      action=data.action,
+      r_t=reward_scale * reward[:-1],
+      discount_t=tf.cast(data.discount[:-1], tf.float32),
+      restart_t=data.start_of_episode[1:],
+      behaviour_log_prob_tm1=tf.cast(data.extras["log_prob"][:-1], tf.float32),
+  )
+
+
+def _merge_time_and_batch(x: tf.Tensor) -> tf.Tensor:
+  return snt.merge_leading_dims(x, 2)

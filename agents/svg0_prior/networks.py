@@ -1,0 +1,270 @@
+"""Networks of SVG0: the structure that holds them, and sensible ones to start from."""
+
+import dataclasses
+import functools
+from typing import Any, Dict, Optional, Sequence
+
+from acme import specs
+from acme import types
+from acme.tf import utils as tf2_utils
+import numpy as np
+import sonnet as snt
+import tensorflow as tf
+import tensorflow_probability as tfp
+import tree
+
+from temper.utils import mlp
+from temper.utils import svg0_utils
+from temper.utils import torsos
+
+tfd = tfp.distributions
+
+_SCALE_OF_ZERO = float(np.log(2.0))  # softplus(0)
+
+
+@dataclasses.dataclass
+class SVG0Networks:
+  """The networks of an SVG0 agent.
+
+  Attributes:
+    policy_network: batch of observations to a distribution over actions.
+    critic_network: batches of observations and of actions to values `[B, 1]` or `[B]`.
+    prior_network: like the policy, with an analytic KL divergence from it; None to learn without a prior.
+  """
+
+  policy_network: snt.Module
+  critic_network: snt.Module
+  prior_network: Optional[snt.Module] = None
+
+  def init(self, environment_spec: specs.EnvironmentSpec) -> None:
+    """Creates the variables of all networks by one call on zeros.
+
+    Raises:
+      TypeError: if a network is no Sonnet module, such as a policy loaded from a SavedModel.
+    """
+    for field in dataclasses.fields(self):
+      network = getattr(self, field.name)
+      if network is None:
+        continue
+      if not isinstance(network, snt.Module):
+        raise TypeError(
+            f"{field.name} is a {type(network).__name__}; a snt.Module is needed, since the agent copies it to make its "
+            "target. Wrap a function with acme.tf.utils.to_sonnet_module; rebuild a saved policy's module and restore "
+            "its checkpoint."
+        )
+      inputs = [environment_spec.observations]
+      if field.name == "critic_network":
+        inputs.append(environment_spec.actions)
+      tf2_utils.create_variables(network, inputs)
+
+  def make_policy(self) -> snt.Module:
+    """Returns the network that acts."""
+    return self.policy_network
+
+  def make_prior(self) -> Optional[snt.Module]:
+    """Returns the behaviour prior, if there is one."""
+    return self.prior_network
+
+
+class GaussianHead(snt.Module):
+  """Independent normal distribution over an action of any shape, with mean in (-1, 1) and a learned scale."""
+
+  def __init__(
+      self, action_shape: Sequence[int], *, seed: int, init_scale: float, min_scale: float, name: str = "gaussian_head"
+  ):
+    """Initialises the head.
+
+    Args:
+      action_shape: shape of one action.
+      seed: seed of the initial weights.
+      init_scale: standard deviation at the start, to which `min_scale` is added.
+      min_scale: smallest standard deviation.
+      name: module name.
+    """
+    super().__init__(name=name)
+    self._action_shape = tuple(action_shape)
+    size = int(np.prod(self._action_shape, dtype=int))
+    mean_seed, scale_seed = np.random.SeedSequence(seed).generate_state(2)
+    self._mean = snt.Linear(size, w_init=mlp.near_zero(mean_seed), name="mean")
+    self._scale = snt.Linear(size, w_init=mlp.near_zero(scale_seed), name="scale")
+    self._init_scale = init_scale
+    self._min_scale = min_scale
+
+  def __call__(self, inputs: tf.Tensor) -> tfd.Distribution:
+    """Maps `[B, D]` to a distribution of batch shape `[B]` and the action's event shape."""
+    shape = tf.concat([tf.shape(inputs)[:1], self._action_shape], axis=0)
+    mean = tf.tanh(tf.reshape(self._mean(inputs), shape))
+    spread = tf.nn.softplus(tf.reshape(self._scale(inputs), shape)) * (self._init_scale / _SCALE_OF_ZERO)
+    mean, spread = (tf.ensure_shape(x, [inputs.shape[0], *self._action_shape]) for x in (mean, spread))
+    return tfd.Independent(tfd.Normal(mean, spread + self._min_scale), len(self._action_shape))
+
+
+class PolicyNetwork(snt.Module):
+  """Observation torso, normalised multilayer perceptron, Gaussian head."""
+
+  def __init__(
+      self,
+      torso: Any,
+      layer_sizes: Sequence[int],
+      action_shape: Sequence[int],
+      *,
+      seed: int,
+      init_scale: float,
+      min_scale: float,
+      name: str = "policy",
+  ):
+    """Initialises the network; `torso` maps a batch of observations to `[B, D]`, see the head for the rest."""
+    super().__init__(name=name)
+    body_seed, head_seed = np.random.SeedSequence(seed).generate_state(2)
+    self._torso = torso
+    self._body = mlp.LayerNormMLP(layer_sizes, seed=body_seed, activate_final=True)
+    self._head = GaussianHead(action_shape, seed=head_seed, init_scale=init_scale, min_scale=min_scale)
+
+  def __call__(self, observation: types.NestedTensor) -> tfd.Distribution:
+    """Maps a batch of observations to a distribution over actions."""
+    return self._head(self._body(self._torso(observation)))
+
+
+class CriticNetwork(snt.Module):
+  """Value of an observation and an action, which is clipped to its bounds first."""
+
+  def __init__(
+      self,
+      torso: Any,
+      layer_sizes: Sequence[int],
+      action_spec: specs.BoundedArray,
+      *,
+      seed: int,
+      name: str = "critic",
+  ):
+    """Initialises the network; `torso` maps a batch of observations to `[B, D]`."""
+    super().__init__(name=name)
+    body_seed, head_seed = np.random.SeedSequence(seed).generate_state(2)
+    self._torso = torso
+    self._minimum, self._maximum = action_spec.minimum, action_spec.maximum
+    self._body = mlp.LayerNormMLP(layer_sizes, seed=body_seed, activate_final=True)
+    self._head = snt.Linear(1, w_init=mlp.near_zero(head_seed))
+
+  def __call__(self, observation: types.NestedTensor, action: tf.Tensor) -> tf.Tensor:
+    """Maps batches of observations and of actions to `[B, 1]`."""
+    clipped = tf.clip_by_value(action, tf.cast(self._minimum, action.dtype), tf.cast(self._maximum, action.dtype))
+    features = self._torso(observation)
+    return self._head(self._body([features, tf.cast(clipped, features.dtype)]))
+
+
+def make_default_networks(
+    action_spec: specs.BoundedArray,
+    policy_layer_sizes: Sequence[int] = (256, 256, 256),
+    critic_layer_sizes: Sequence[int] = (512, 512, 256),
+    *,
+    observation_spec: Optional[types.NestedSpec] = None,
+    init_scale: float = 0.7,
+    min_scale: float = 0.3,
+    seed: int = 0,
+) -> Dict[str, snt.Module]:
+  """Makes a policy and a critic.
+
+  Args:
+    action_spec: bounded continuous action, of any shape.
+    policy_layer_sizes: hidden layers of the policy.
+    critic_layer_sizes: hidden layers of the critic.
+    observation_spec: nested observation; images in it get a convolutional torso. None: vectors only, flattened.
+    init_scale: initial standard deviation, to which `min_scale` is added.
+    min_scale: smallest standard deviation of the policy.
+    seed: seed of the initial weights.
+
+  Returns:
+    Networks by the names `policy` and `critic`.
+
+  Raises:
+    ValueError: if the action is not bounded and continuous.
+  """
+  check_action_spec(action_spec)
+  seeds = np.random.SeedSequence(seed).generate_state(4)
+  return {
+      "policy": PolicyNetwork(
+          _torso(observation_spec, None, seeds[0]),
+          policy_layer_sizes,
+          action_spec.shape,
+          seed=seeds[1],
+          init_scale=init_scale,
+          min_scale=min_scale,
+      ),
+      "critic": CriticNetwork(
+          _torso(observation_spec, None, seeds[2]), critic_layer_sizes, action_spec, seed=seeds[3]
+      ),
+  }
+
+
+def make_network_with_prior(
+    action_spec: specs.BoundedArray,
+    policy_layer_sizes: Sequence[int] = (200, 100),
+    critic_layer_sizes: Sequence[int] = (400, 300),
+    prior_layer_sizes: Sequence[int] = (200, 100),
+    policy_keys: Optional[Sequence[str]] = None,
+    prior_keys: Optional[Sequence[str]] = None,
+    *,
+    observation_spec: Optional[types.NestedSpec] = None,
+    init_scale: float = 0.7,
+    min_scale: float = 0.1,
+    seed: int = 0,
+) -> Dict[str, snt.Module]:
+  """Makes a policy, a critic and a behaviour prior that may see less than the policy (information asymmetry).
+
+  Args:
+    action_spec: bounded continuous action, of any shape.
+    policy_layer_sizes: hidden layers of the policy.
+    critic_layer_sizes: hidden layers of the critic.
+    prior_layer_sizes: hidden layers of the prior.
+    policy_keys: entries of a dict observation that policy and critic see; None: all.
+    prior_keys: entries that the prior sees; None: all.
+    observation_spec: nested observation; images in it get a convolutional torso. None: vectors only, flattened.
+    init_scale: initial standard deviation, to which `min_scale` is added.
+    min_scale: smallest standard deviation of policy and prior.
+    seed: seed of the initial weights.
+
+  Returns:
+    Networks by the names `policy`, `critic` and `prior`.
+
+  Raises:
+    ValueError: if the action is not bounded and continuous, or a key does not exist.
+  """
+  check_action_spec(action_spec)
+  seeds = np.random.SeedSequence(seed).generate_state(6)
+  gaussian = lambda torso, sizes, network_seed, name: PolicyNetwork(
+      torso, sizes, action_spec.shape, seed=network_seed, init_scale=init_scale, min_scale=min_scale, name=name
+  )
+  return {
+      "policy": gaussian(_torso(observation_spec, policy_keys, seeds[0]), policy_layer_sizes, seeds[1], "policy"),
+      "critic": CriticNetwork(
+          _torso(observation_spec, policy_keys, seeds[2]), critic_layer_sizes, action_spec, seed=seeds[3]
+      ),
+      "prior": gaussian(_torso(observation_spec, prior_keys, seeds[4]), prior_layer_sizes, seeds[5], "prior"),
+  }
+
+
+def check_action_spec(action_spec: specs.BoundedArray) -> None:
+  """Raises ValueError unless the action is one bounded array of floats."""
+  if not isinstance(action_spec, specs.BoundedArray) or isinstance(action_spec, specs.DiscreteArray):
+    raise ValueError(
+        f"The action spec is {action_spec!r}; the default networks need one BoundedArray of continuous actions. Wrap the "
+        "environment with temper.utils.environments.wrap, or pass networks of your own."
+    )
+  bounds = (action_spec.minimum, action_spec.maximum)
+  if not np.issubdtype(action_spec.dtype, np.floating) or not all(np.isfinite(b).all() for b in bounds):
+    raise ValueError(
+        f"The action has dtype {action_spec.dtype} and bounds {bounds[0]} to {bounds[1]}; floats with finite bounds are "
+        "needed. Wrap the environment with temper.utils.environments.wrap."
+    )
+
+
+def _torso(observation_spec: Optional[types.NestedSpec], keys: Optional[Sequence[str]], seed: int) -> Any:
+  if observation_spec is not None:
+    return torsos.make_observation_torso(observation_spec, keys, seed=int(seed))
+  return functools.partial(_flatten, keys=keys)
+
+
+def _flatten(observation: types.NestedTensor, keys: Optional[Sequence[str]]) -> tf.Tensor:
+  if keys is not None:
+    return svg0_utils.batch_concat_selection(observation, keys)
+  return tf2_utils.batch_concat(tree.map_structure(lambda x: tf.cast(x, tf.float32), observation))

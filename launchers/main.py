@@ -1,0 +1,84 @@
+"""The `temper` command: finds the program that its first word names and hands the rest over."""
+
+from collections.abc import Sequence
+import difflib
+import importlib
+import sys
+from typing import Optional
+
+from temper.utils import startup
+
+# Each module exposes `run(argv) -> int`, where argv[0] is the program's name as the user typed it.
+COMMANDS = {
+  "train": ("temper.launchers.train", "train an agent on an environment, or resume a run"),
+  "benchmark": ("temper.launchers.benchmark", "time the agents beside dm-acme's"),
+}
+
+_USAGE_ERROR = 2  # What absl and argparse exit with on a bad command line.
+
+
+def usage() -> str:
+  """Returns the help text: how to call the command, and every program with its purpose."""
+  rows = "\n".join(f"  {name:<12}{purpose}" for name, (_, purpose) in COMMANDS.items())
+  return (
+    "usage: temper COMMAND [FLAGS]\n"
+    "       temper COMMAND --help    the flags of a command\n"
+    "       temper --version         Temper's version and those of the stack it runs on\n\n"
+    f"commands:\n{rows}\n\n"
+    "example:\n  temper train --agent=svg0 --env=gym:Pendulum-v1 --steps=20000\n"
+  )
+
+
+def version_text() -> str:
+  """Returns Temper's version and, a line each, those of the stack, read without loading it."""
+  rows = [f"temper-rl {startup.version()}"]
+  rows += [f"  {name} {number}" for name, number in startup.stack_versions().items()]
+  return "\n".join(rows)
+
+
+def run(argv: Sequence[str]) -> int:
+  """Runs one command line.
+
+  Args:
+    argv: the words of the command line, the program's name first.
+
+  Returns:
+    The exit code: the called program's own, 0 after help and versions, 2 for a command that does
+    not exist.
+  """
+  word, rest = (argv[1], argv[2:]) if len(argv) > 1 else ("", ())
+  if word in ("--help", "-h", "help"):
+    print(usage(), end="")
+    return 0
+  if word in ("--version", "version"):
+    print(version_text())
+    return 0
+  if word not in COMMANDS:
+    print(_refusal(word), file=sys.stderr)
+    return _USAGE_ERROR
+  startup.quiet()
+  # Imported only now, so that help, versions and refusals do not wait for TensorFlow.
+  program = importlib.import_module(COMMANDS[word][0])
+  return program.run([f"temper {word}", *rest])
+
+
+def main(argv: Optional[Sequence[str]] = None) -> None:
+  """The console script: runs `argv`, by default the process's own, and exits with its code."""
+  sys.exit(run(sys.argv if argv is None else argv))
+
+
+def _refusal(word: str) -> str:
+  """Words the answer to a command that does not exist, or to none."""
+  listed = ", ".join(COMMANDS)
+  if not word:
+    return f"temper: a command is needed, one of {listed}. `temper --help` says what each does."
+  close = difflib.get_close_matches(word, COMMANDS, n=1)
+  hint = f" Did you mean {close[0]}?" if close else ""
+  return (
+    f"temper: there is no command {word!r}, only {listed}.{hint} "
+    "`temper --help` says what each does."
+  )
+
+
+if __name__ == "__main__":
+  main()

@@ -1,0 +1,22 @@
+"""For environments without a preset of their own: small networks that a laptop trains."""
+
+from temper.launchers.presets.preset import Preset
+
+PRESETS = {
+  "svg0": Preset(
+    name="default",
+    config={
+      "use_prior": True,
+      "policy_layer_sizes": (256, 256),
+      "critic_layer_sizes": (256, 256),
+      "prior_layer_sizes": (64, 64),
+      "batch_size": 64,
+      "sequence_length": 8,
+      "policy_learning_rate": 5e-4,
+      "critic_learning_rate": 5e-4,
+      "prior_learning_rate": 5e-4,
+      "samples_per_insert": 16.0,
+    },
+    runner={"steps": 100_000, "eval_every": 10_000},
+  ),
+}

@@ -1,0 +1,144 @@
+"""The folder of a run: what lies where, and whether it belongs to the run that is asked for."""
+
+from collections.abc import Mapping
+import dataclasses
+import enum
+import json
+import os
+from typing import Any
+
+# What makes two runs the same run. Everything else in config.json may change on a resume.
+IDENTITY = ("agent", "environment", "environment_options", "seed", "config")
+
+
+class DirectoryError(ValueError):
+  """The folder holds something else than the run that is asked for."""
+
+
+@dataclasses.dataclass(frozen=True)
+class RunDirectory:
+  """Paths inside the folder of a run.
+
+  Attributes:
+    path: the folder.
+  """
+
+  path: str
+
+  @property
+  def config(self) -> str:
+    """The run as it was asked for: agent, environment, seed, config, versions, command."""
+    return os.path.join(self.path, "config.json")
+
+  @property
+  def checkpoints(self) -> str:
+    """The folder of the checkpoints that a resume starts from."""
+    return os.path.join(self.path, "checkpoints")
+
+  @property
+  def logs(self) -> str:
+    """The folder of the CSV files and TensorBoard events."""
+    return os.path.join(self.path, "logs")
+
+  @property
+  def policy(self) -> str:
+    """The exported policy, a SavedModel."""
+    return os.path.join(self.path, "policy")
+
+  @property
+  def learning_curve(self) -> str:
+    """The picture of the returns."""
+    return os.path.join(self.path, "learning_curve.png")
+
+  @property
+  def episode(self) -> str:
+    """The film of an episode."""
+    return os.path.join(self.path, "episode.gif")
+
+  @property
+  def result(self) -> str:
+    """The final table in JSON."""
+    return os.path.join(self.path, "result.json")
+
+  def check(self, record: Mapping[str, Any]) -> None:
+    """Refuses a folder that holds anything but the run asked for; changes nothing.
+
+    Args:
+      record: its entries named in `IDENTITY` must agree with those of the folder's config.json.
+
+    Raises:
+      DirectoryError: if the folder holds another run, or files that are no run.
+    """
+    if not os.path.exists(self.config):
+      if os.path.exists(self.path) and (not os.path.isdir(self.path) or os.listdir(self.path)):
+        raise DirectoryError(
+          f"{self.path} exists and holds no run (there is no config.json in it), so nothing is "
+          "written there. Choose another --directory."
+        )
+      return
+    try:
+      with open(self.config, encoding="utf-8") as file:
+        found = json.load(file)
+    except ValueError as error:
+      raise DirectoryError(f"{self.config} cannot be read: {error}.") from error
+    differing = differences(found, record)
+    if differing:
+      listed = "\n  ".join(differing)
+      raise DirectoryError(
+        f"{self.path} holds a run with other settings, which cannot be resumed with these:\n"
+        f"  {listed}\nAsk for the same settings, or choose another --directory."
+      )
+
+  def open(self, record: Mapping[str, Any]) -> None:
+    """Makes the folder and writes config.json, after the same checks as `check`."""
+    self.check(record)
+    os.makedirs(self.path, exist_ok=True)
+    write_json(self.config, record)
+
+
+def differences(found: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]:
+  """Returns one line for each setting of the run's identity in which two records differ."""
+  flat_found, flat_asked = (
+    _flatten({name: record.get(name) for name in IDENTITY}) for record in (found, asked)
+  )
+  return [
+    f"{name}: {flat_found.get(name)!r} there, {flat_asked.get(name)!r} asked for"
+    for name in sorted(set(flat_found) | set(flat_asked))
+    if flat_found.get(name) != flat_asked.get(name)
+  ]
+
+
+def _flatten(record: Mapping[str, Any]) -> dict[str, Any]:
+  """Names the entries of inner records `outer.inner`, and puts all values in the terms of JSON."""
+  flat: dict[str, Any] = {}
+  for name, value in plain(record).items():
+    if isinstance(value, dict):
+      flat.update({f"{name}.{inner}": item for inner, item in value.items()})
+    else:
+      flat[name] = value
+  return flat
+
+
+def plain(record: Any) -> Any:
+  """Returns a record as it will be read back from JSON: dataclasses as dicts, tuples as lists."""
+  return json.loads(json.dumps(record, default=_jsonable))
+
+
+def _jsonable(value: Any) -> Any:
+  """Turns what configs hold into JSON terms; an object that has none becomes its type's name."""
+  if isinstance(value, enum.Enum):
+    return value.value
+  if dataclasses.is_dataclass(value) and not isinstance(value, type):
+    return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+  if hasattr(value, "tolist"):
+    return value.tolist()
+  return type(value).__name__
+
+
+def write_json(path: str, record: Any) -> None:
+  """Writes JSON in one rename, so that a reader never sees half of it."""
+  scratch = path + ".new"
+  with open(scratch, "w", encoding="utf-8") as file:
+    json.dump(record, file, indent=2, default=_jsonable)
+    file.write("\n")
+  os.replace(scratch, path)

@@ -1,0 +1,241 @@
+"""The training loop: Acme's environment loop, with what is due after each step."""
+
+from collections.abc import Mapping
+import dataclasses
+import time
+from typing import Any, Callable, Optional
+
+import acme
+from acme import core
+from acme.utils import counting
+from acme.utils import loggers
+import dm_env
+import numpy as np
+
+from temper.utils import run_loggers
+from temper.utils.progress import Progress
+from temper.utils.progress import rates_per_second
+
+
+@dataclasses.dataclass
+class RunState:
+  """The counts of a run, which a resume goes on from.
+
+  Attributes:
+    steps: environment steps.
+    episodes: finished episodes.
+    wall_seconds: time spent, all processes together, evaluations and checkpoints included.
+    acting_seconds: time in the policy, the environment and the adder.
+    learning_seconds: time in the learner.
+    evaluated_at: environment steps at the last evaluation while training, -1 before the first.
+  """
+
+  steps: int = 0
+  episodes: int = 0
+  wall_seconds: float = 0.0
+  acting_seconds: float = 0.0
+  learning_seconds: float = 0.0
+  evaluated_at: int = -1
+
+
+@dataclasses.dataclass(frozen=True)
+class Schedule:
+  """When the loop does what, in environment steps; 0 means never.
+
+  Attributes:
+    total: where training ends.
+    log_every: between rows of the learner's log.
+    evaluate_every: between evaluations.
+    checkpoint_every: between checkpoints.
+  """
+
+  total: int
+  log_every: int
+  evaluate_every: int
+  checkpoint_every: int
+
+  def __post_init__(self):
+    if self.total < 1:
+      raise ValueError(f"steps is {self.total}; it must be at least 1.")
+    for name in ("log_every", "evaluate_every", "checkpoint_every"):
+      value = getattr(self, name)
+      if value < 0:
+        raise ValueError(f"{name} is {value}; it must be a number of steps, or 0 for never.")
+
+
+class _EndOfTraining(Exception):
+  """Leaves the environment loop in the middle of an episode, since all steps are done."""
+
+
+class Trainer(core.Actor):
+  """Runs an agent for an exact number of environment steps.
+
+  It stands between Acme's loop and the agent: the loop calls `update` last in each step, which
+  makes it the one place where a step is complete, and where stopping, evaluating or saving leaves
+  nothing half done.
+  """
+
+  def __init__(
+    self,
+    agent: Any,
+    environment: dm_env.Environment,
+    *,
+    state: RunState,
+    schedule: Schedule,
+    log: run_loggers.RunLog,
+    progress: Progress,
+    check_stop: Callable[[], None],
+    evaluate: Callable[[], None],
+    save: Callable[[], None],
+  ):
+    """Wires the loop.
+
+    Args:
+      agent: a `LocalAgent`.
+      environment: the environment to train in.
+      state: counts to go on from; changed in place.
+      schedule: when to do what.
+      log: where episodes and learner metrics go.
+      progress: what the user sees.
+      check_stop: raises `StopRequested` when the user wants to stop.
+      evaluate: called when an evaluation is due.
+      save: called when a checkpoint is due.
+    """
+    self._agent = agent
+    self._state = state
+    self._schedule = schedule
+    self._log = log
+    self._progress = progress
+    self._check_stop = check_stop
+    self._evaluate = evaluate
+    self._save = save
+    self._loop = acme.EnvironmentLoop(
+      environment, self, counter=counting.Counter(), logger=loggers.NoOpLogger()
+    )
+    self._episode_over = True
+    self._last_return: Optional[float] = None
+    self._wall_mark = self._step_mark = time.monotonic()
+    self._window = self._new_window()
+
+  def run(self) -> None:
+    """Trains until `schedule.total`.
+
+    Raises:
+      StopRequested: at a step boundary, when `check_stop` does.
+      Exception: whatever agent and environment raise.
+    """
+    try:
+      self._do_what_is_due()
+      while self._state.steps < self._schedule.total:
+        result = self._loop.run_episode()
+        self._write_episode(result)
+        self._do_what_is_due()
+    except _EndOfTraining:
+      pass
+    finally:
+      self._count_wall_time()
+
+  # What the environment loop calls.
+
+  def select_action(self, observation: Any) -> np.ndarray:
+    """Asks the agent."""
+    return self._agent.select_action(observation)
+
+  def observe_first(self, timestep: dm_env.TimeStep) -> None:
+    """Tells the agent of an episode's first step."""
+    self._agent.observe_first(timestep)
+
+  def observe(self, action: np.ndarray, next_timestep: dm_env.TimeStep) -> None:
+    """Tells the agent of a step."""
+    self._episode_over = next_timestep.last()
+    self._agent.observe(action, next_timestep=next_timestep)
+
+  def update(self, wait: bool = False) -> None:
+    """Lets the agent learn, then does what is due after this step."""
+    acted = time.monotonic()
+    self._agent.update(wait)
+    learnt = time.monotonic()
+    for times in (self._state, self._window):
+      times.acting_seconds += acted - self._step_mark
+      times.learning_seconds += learnt - acted
+    self._state.steps += 1
+    self._progress.advance(self._state.steps)
+    if not self._episode_over:
+      # After the last step of an episode this waits for the loop to report the episode.
+      self._do_what_is_due()
+      if self._state.steps >= self._schedule.total:
+        raise _EndOfTraining()
+    self._step_mark = time.monotonic()
+
+  # What happens between steps.
+
+  def _do_what_is_due(self) -> None:
+    steps = self._state.steps
+    if steps > 0 and _due(steps, self._schedule.log_every):
+      self._write_learner()
+    finished = steps >= self._schedule.total
+    # The end of a run evaluates and saves by itself, and more thoroughly.
+    if not finished and _due(steps, self._schedule.evaluate_every):
+      if self._state.evaluated_at != steps:
+        self._evaluate()
+        self._state.evaluated_at = steps
+    if not finished and steps > 0 and _due(steps, self._schedule.checkpoint_every):
+      self._count_wall_time()
+      self._save()
+    self._check_stop()
+    self._step_mark = time.monotonic()
+
+  def _write_episode(self, result: Mapping[str, Any]) -> None:
+    self._state.episodes += 1
+    self._count_wall_time()
+    self._last_return = float(result["episode_return"])
+    self._log.write(
+      "train",
+      self._state.steps,
+      {
+        "episode": self._state.episodes,
+        "episode_return": self._last_return,
+        "episode_length": int(result["episode_length"]),
+        "wall_seconds": self._state.wall_seconds,
+      },
+    )
+
+  def _write_learner(self) -> None:
+    metrics = self._agent.metrics()
+    rates = self._rates_of_window()
+    self._progress.summarise(episode_return=self._last_return, metrics=metrics, rates=rates)
+    self._log.write("speed", self._state.steps, rates)
+    if metrics:
+      self._log.write("learner", self._state.steps, metrics)
+
+  def _new_window(self) -> "_Window":
+    return _Window(steps=self._state.steps, learner_steps=self._agent.learner.num_steps)
+
+  def _rates_of_window(self) -> dict[str, float]:
+    """Returns the rates since the last call."""
+    window, self._window = self._window, self._new_window()
+    return rates_per_second(
+      environment_steps=self._window.steps - window.steps,
+      learner_steps=self._window.learner_steps - window.learner_steps,
+      acting_seconds=window.acting_seconds,
+      learning_seconds=window.learning_seconds,
+    )
+
+  def _count_wall_time(self) -> None:
+    now = time.monotonic()
+    self._state.wall_seconds += now - self._wall_mark
+    self._wall_mark = now
+
+
+@dataclasses.dataclass
+class _Window:
+  """Counts and times since the last row of the speed log."""
+
+  steps: int
+  learner_steps: int
+  acting_seconds: float = 0.0
+  learning_seconds: float = 0.0
+
+
+def _due(steps: int, period: int) -> bool:
+  return period > 0 and steps % period == 0

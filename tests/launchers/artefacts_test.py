@@ -1,0 +1,68 @@
+"""Tests of `temper.launchers.artefacts`."""
+
+import pytest
+
+from temper.launchers import artefacts
+from temper.launchers.run_directory import RunDirectory
+
+_SUMMARY = {
+  "title": "SVG0 on gym:Pendulum-v1, seed 0",
+  "evaluations": {
+    "deterministic": {
+      "mean": -150.04,
+      "low": -200.0,
+      "high": -100.0,
+      "returns": [-250.0, -50.08],
+      "episodes": 2,
+    },
+    "stochastic": {
+      "mean": -7.0,
+      "low": -9.0,
+      "high": -5.0,
+      "returns": [-9.0, -5.0],
+      "episodes": 2,
+    },
+  },
+  "environment_steps": 20_000,
+  "episodes": 100,
+  "learner_steps": 4_876,
+  "wall_seconds": 125.4,
+  "acting_steps_per_second": 1234.5,
+  "learning_steps_per_second": 60.4,
+  "artefacts": {"policy": "runs/a/policy"},
+}
+
+
+def test_the_table_holds_every_number():
+  text = artefacts.table(_SUMMARY)
+  lines = text.splitlines()
+  assert lines[1] == "SVG0 on gym:Pendulum-v1, seed 0"
+  assert "-150.0  [-200.0, -100.0]  -250.0  -50.1         2" in text
+  for words in (
+    "20,000 in 100 episodes",
+    "4,876",
+    "2 min 05 s",
+    "1,234 environment steps/s",
+    "60 learner steps/s",
+    "runs/a/policy",
+  ):
+    assert words in text
+  # Numbers of one column end under each other.
+  deterministic, stochastic = lines[4], lines[5]
+  assert len(deterministic) == len(stochastic)
+  assert deterministic.index("]") == stochastic.index("]")
+
+
+@pytest.mark.parametrize(
+  "seconds, text",
+  [(0.4, "0 s"), (59.4, "59 s"), (59.6, "1 min 00 s"), (3600, "1 h 00 min"), (7325, "2 h 02 min")],
+)
+def test_durations(seconds, text):
+  assert artefacts.duration(seconds) == text
+
+
+def test_only_what_exists_is_listed(tmp_path):
+  directory = RunDirectory(str(tmp_path))
+  (tmp_path / "policy").mkdir()
+  found = artefacts.existing(directory, "")
+  assert found == {"policy": directory.policy, "result": directory.result}

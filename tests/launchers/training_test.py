@@ -1,0 +1,191 @@
+"""Tests of `temper.launchers.training`: when the loop does what."""
+
+import dm_env
+from dm_env import specs
+import numpy as np
+import pytest
+
+from temper.launchers import training
+
+
+class _Episodes(dm_env.Environment):
+  """Episodes of `length` steps with reward 1 each."""
+
+  def __init__(self, length):
+    self._length = length
+    self._step = 0
+
+  def reset(self):
+    self._step = 0
+    return dm_env.restart(np.zeros(1, np.float32))
+
+  def step(self, action):
+    self._step += 1
+    make = dm_env.truncation if self._step == self._length else dm_env.transition
+    return make(reward=np.float32(1.0), observation=np.zeros(1, np.float32))
+
+  def observation_spec(self):
+    return specs.Array((1,), np.float32)
+
+  def action_spec(self):
+    return specs.BoundedArray((1,), np.float32, -1, 1)
+
+  def reward_spec(self):
+    return specs.Array((), np.float32)
+
+
+class _Agent:
+  """Counts what it is asked to do; learns from step 5 on."""
+
+  def __init__(self):
+    self.calls = []
+    self.learner = self
+    self.num_steps = 0
+
+  def select_action(self, observation):
+    return np.zeros(1, np.float32)
+
+  def observe_first(self, timestep):
+    self.calls.append("first")
+
+  def observe(self, action, next_timestep):
+    self.calls.append("observe")
+
+  def update(self, wait=False):
+    self.calls.append("update")
+    self.num_steps += self.calls.count("update") >= 5
+
+  def metrics(self):
+    return {"critic_loss": 1.0} if self.num_steps else {}
+
+
+class _Log:
+  def __init__(self):
+    self.rows = []
+
+  def write(self, name, step, row):
+    self.rows.append((name, step, row))
+
+  def steps(self, name):
+    return [step for written, step, _ in self.rows if written == name]
+
+
+class _Progress:
+  def advance(self, step):
+    self.step = step
+
+  def summarise(self, **unused):
+    pass
+
+
+class _Stop(Exception):
+  pass
+
+
+def _train(length, total, *, state=None, stop_at=None, **periods):
+  """Runs a Trainer and returns what it did."""
+  state = state or training.RunState()
+  agent, log, events = _Agent(), _Log(), []
+
+  def check_stop():
+    if stop_at is not None and state.steps >= stop_at:
+      raise _Stop()
+
+  schedule = {"log_every": 0, "evaluate_every": 0, "checkpoint_every": 0, **periods}
+  trainer = training.Trainer(
+    agent,
+    _Episodes(length),
+    state=state,
+    schedule=training.Schedule(total=total, **schedule),
+    log=log,
+    progress=_Progress(),
+    check_stop=check_stop,
+    evaluate=lambda: events.append(("evaluate", state.steps)),
+    save=lambda: events.append(("save", state.steps)),
+  )
+  try:
+    trainer.run()
+  except _Stop:
+    events.append(("stop", state.steps))
+  return agent, state, log, events
+
+
+@pytest.mark.parametrize("length, total", [(5, 20), (7, 20), (50, 20), (1, 3), (20, 20)])
+def test_it_takes_exactly_the_steps_asked_for(length, total):
+  agent, state, log, _ = _train(length, total)
+  assert state.steps == total
+  assert agent.calls.count("observe") == agent.calls.count("update") == total
+  # Every step that ends an episode on time is reported, an episode cut by the end is not.
+  assert log.steps("train") == list(range(length, total + 1, length))
+  assert state.episodes == total // length
+  assert all(row["episode_return"] == length for name, _, row in log.rows if name == "train")
+
+
+@pytest.mark.parametrize("length", [4, 7, 100])
+def test_periods_are_met_to_the_step(length):
+  _, _, log, events = _train(length, 20, log_every=4, evaluate_every=6, checkpoint_every=10)
+  assert [step for event, step in events if event == "evaluate"] == [0, 6, 12, 18]
+  # The end of a run is saved by whoever runs it.
+  assert [step for event, step in events if event == "save"] == [10]
+  assert log.steps("speed") == [4, 8, 12, 16, 20]
+  # There is nothing to log of a learner that has not begun.
+  assert log.steps("learner") == [8, 12, 16, 20]
+
+
+def test_what_is_due_at_an_episodes_end_comes_after_its_report():
+  _, _, log, events = _train(10, 20, log_every=10, checkpoint_every=10)
+  assert [(name, step) for name, step, _ in log.rows] == [
+    ("train", 10),
+    ("speed", 10),
+    ("learner", 10),
+    ("train", 20),
+    ("speed", 20),
+    ("learner", 20),
+  ]
+  assert events == [("save", 10)]
+
+
+@pytest.mark.parametrize("stop_at", [1, 9, 10, 13])
+def test_a_stop_comes_at_a_step_boundary(stop_at):
+  agent, state, _, events = _train(10, 100, stop_at=stop_at)
+  assert events == [("stop", stop_at)] and state.steps == stop_at
+  assert agent.calls[-1] == "update" and agent.calls.count("observe") == stop_at
+  assert state.episodes == stop_at // 10
+
+
+def test_resuming_goes_on_from_the_counts_and_evaluates_nothing_twice():
+  state = training.RunState(steps=30, episodes=3, wall_seconds=50.0, evaluated_at=30)
+  agent, state, log, events = _train(
+    10, 50, state=state, evaluate_every=10, checkpoint_every=0, log_every=0
+  )
+  assert agent.calls.count("update") == 20
+  assert [step for event, step in events if event == "evaluate"] == [40]
+  assert [row["episode"] for name, _, row in log.rows if name == "train"] == [4, 5]
+  assert state.wall_seconds > 50.0
+
+
+def test_an_evaluation_that_was_broken_off_is_made_up_for():
+  state = training.RunState(steps=30, evaluated_at=20)
+  _, _, _, events = _train(10, 40, state=state, evaluate_every=10)
+  assert events == [("evaluate", 30)]
+
+
+def test_a_run_that_has_its_steps_does_nothing():
+  agent, _, _, events = _train(
+    10, 30, state=training.RunState(steps=30), evaluate_every=10, checkpoint_every=10
+  )
+  assert not agent.calls and not events
+
+
+@pytest.mark.parametrize(
+  "changes, message",
+  [
+    ({"total": 0}, "steps is 0"),
+    ({"evaluate_every": -1}, "evaluate_every is -1"),
+    ({"checkpoint_every": -5}, "checkpoint_every is -5"),
+  ],
+)
+def test_schedules_that_make_no_sense_are_refused(changes, message):
+  settings = {"total": 1, "log_every": 0, "evaluate_every": 0, "checkpoint_every": 0}
+  with pytest.raises(ValueError, match=message):
+    training.Schedule(**{**settings, **changes})

@@ -1,0 +1,79 @@
+"""Tests of `temper.utils.plotting`."""
+
+import numpy as np
+from PIL import Image
+import pytest
+
+from temper.utils import plotting
+from temper.utils import run_loggers
+
+
+def _write_logs(directory, *, episodes, evaluations):
+  log = run_loggers.RunLog(str(directory), resume_step=0)
+  rng = np.random.default_rng(0)
+  for index in range(1, episodes + 1):
+    expected = -1300.0 * np.exp(-index / 25) - 150.0
+    log.write(
+      "train",
+      200 * index,
+      {
+        "episode": index,
+        "episode_return": expected + 80.0 * rng.normal(),
+        "episode_length": 200,
+        "wall_seconds": float(index),
+      },
+    )
+  for index in range(evaluations):
+    mean = -1300.0 * np.exp(-index * 10 / 25) - 150.0
+    modes = ("deterministic", "stochastic") if index == evaluations - 1 else ("deterministic",)
+    for mode in modes:
+      log.write(
+        "evaluation",
+        2000 * index,
+        {
+          "mode": mode,
+          "return_mean": mean,
+          "return_low": mean - 90.0,
+          "return_high": mean + 70.0,
+          "episodes": 5,
+          "wall_seconds": 1.0,
+        },
+      )
+  log.close()
+
+
+def test_trend_by_hand():
+  np.testing.assert_allclose(plotting.trend([1, 3, 5, 11], 2), [1, 2, 4, 8])
+  np.testing.assert_allclose(plotting.trend([1, 3, 5, 11], 1), [1, 3, 5, 11])
+  np.testing.assert_allclose(plotting.trend([4, 2], 50), [4, 3])
+  with pytest.raises(ValueError, match="window"):
+    plotting.trend([1.0], 0)
+
+
+def test_the_picture_has_its_size_and_shows_every_series(tmp_path):
+  _write_logs(tmp_path, episodes=100, evaluations=11)
+  path = tmp_path / "curve.png"
+  plotting.plot_learning_curve(str(tmp_path), str(path), title="SVG0 on gym:Pendulum-v1, seed 0")
+  with Image.open(path) as picture:
+    assert picture.size == (1440, 810)
+    pixels = np.asarray(picture.convert("RGB")).reshape(-1, 3)
+  # Trend, deterministic and stochastic evaluations each leave pixels of their own colour.
+  for colour in ([0x1F, 0x5F, 0xA8], [0xC4, 0x50, 0x1B], [0x3A, 0x7D, 0x44]):
+    assert np.sum(np.all(pixels == colour, axis=1)) > 20
+
+
+@pytest.mark.parametrize("episodes, evaluations", [(0, 0), (1, 0), (0, 1), (3, 2)])
+def test_short_and_empty_runs_are_drawn_too(tmp_path, episodes, evaluations):
+  _write_logs(tmp_path, episodes=episodes, evaluations=evaluations)
+  path = tmp_path / "curve.png"
+  plotting.plot_learning_curve(str(tmp_path), str(path), title="short")
+  with Image.open(path) as picture:
+    assert picture.size == (1440, 810)
+
+
+def test_the_same_logs_give_the_same_bytes(tmp_path):
+  _write_logs(tmp_path, episodes=10, evaluations=2)
+  paths = [tmp_path / "a.png", tmp_path / "b.png"]
+  for path in paths:
+    plotting.plot_learning_curve(str(tmp_path), str(path), title="same")
+  assert paths[0].read_bytes() == paths[1].read_bytes()

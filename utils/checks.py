@@ -1,0 +1,50 @@
+"""Checks of configuration values: each names the field, the value, what is allowed, and raises ValueError."""
+
+import enum
+import math
+import numbers
+from typing import Any, Optional, Sequence, Type
+
+
+def integer(name: str, value: Any, *, minimum: int) -> None:
+  """Requires an integer of at least `minimum`."""
+  if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < minimum:
+    raise ValueError(f"{name} is {value!r}; it must be an integer of at least {minimum}.")
+
+
+def number(
+    name: str,
+    value: Any,
+    *,
+    minimum: Optional[float] = None,
+    maximum: Optional[float] = None,
+    above: Optional[float] = None,
+    optional: bool = False,
+) -> None:
+  """Requires a finite number in the given range, `above` being a bound that is itself excluded; or None if `optional`."""
+  if value is None and optional:
+    return
+  sound = isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value)
+  sound = sound and (minimum is None or value >= minimum)
+  sound = sound and (maximum is None or value <= maximum)
+  sound = sound and (above is None or value > above)
+  if not sound:
+    limits = [f"of at least {minimum}" if minimum is not None else "", f"above {above}" if above is not None else ""]
+    limits.append(f"of at most {maximum}" if maximum is not None else "")
+    allowed = " and ".join(limit for limit in limits if limit)
+    none = ", or None" if optional else ""
+    raise ValueError(f"{name} is {value!r}; it must be a finite number {allowed}{none}.")
+
+
+def member(name: str, value: Any, enumeration: Type[enum.Enum]) -> None:
+  """Requires a member of an enumeration."""
+  if not isinstance(value, enumeration):
+    members = ", ".join(f"{enumeration.__name__}.{m.name}" for m in enumeration)
+    raise ValueError(f"{name} is {value!r}; it must be one of {members}.")
+
+
+def layer_sizes(name: str, value: Sequence[int]) -> None:
+  """Requires positive integers, at least one."""
+  sound = isinstance(value, Sequence) and not isinstance(value, str) and len(value) > 0
+  if not sound or any(isinstance(v, bool) or not isinstance(v, numbers.Integral) or v < 1 for v in value):
+    raise ValueError(f"{name} is {value!r}; it must hold at least one positive integer, such as (256, 256).")

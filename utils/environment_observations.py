@@ -1,0 +1,152 @@
+"""Turns observations into the canonical ones that agents, replay and networks share."""
+
+import collections.abc
+from typing import Any, Callable
+
+from dm_env import specs
+import numpy as np
+import tree
+
+Path = tuple[Any, ...]
+
+
+class ObservationMapping:
+  """Makes numbers float32 and categories one-hot vectors, and leaves images uint8.
+
+  A leaf is an *image* if it is uint8 of rank 3 ([H, W, C]). The structure of dicts, tuples and
+  lists is kept; any mapping becomes a plain dict. Ranges are not kept in the spec, because many
+  environments leave the ones they declare. Values are not looked at: NaN and infinity pass, and
+  are for the learner to report.
+
+  Attributes:
+    spec: nested `specs.Array` of the canonical observations, exact in structure, shape and dtype.
+  """
+
+  def __init__(self, spec: Any):
+    """Creates the mapping.
+
+    Args:
+      spec: the environment's nested observation spec.
+
+    Raises:
+      ValueError: if a leaf is not an array spec of fixed shape and numeric dtype, or if there is
+        no leaf at all.
+    """
+    self._converters = _map_with_path(_make_converter, spec)
+    self.spec = tree.map_structure(lambda converter: converter.spec, self._converters)
+    if not tree.flatten(self.spec):
+      raise ValueError(
+        f"the environment has no observations: its spec is {spec!r}. An agent needs at least one "
+        "array."
+      )
+
+  def __call__(self, observation: Any) -> Any:
+    """Returns the canonical copy of one observation (nested NumPy arrays that match `spec`).
+
+    Raises:
+      ValueError: if the observation differs from the environment's spec in structure, shape or
+        kind of dtype. The message names the leaf.
+    """
+    return _convert(self._converters, observation, ())
+
+
+class _LeafConverter:
+  """Converts the observations of one leaf."""
+
+  def __init__(self, path: Path, spec: specs.Array):
+    self._path = path
+    self._shape = tuple(spec.shape)
+    self._classes = spec.num_values if isinstance(spec, specs.DiscreteArray) else None
+    image = np.dtype(spec.dtype) == np.uint8 and len(self._shape) == 3
+    self._dtype = np.dtype(np.uint8 if image else np.float32)
+    shape = self._shape if self._classes is None else (self._classes,)
+    self.spec = specs.Array(shape, self._dtype, name=spec.name or path_name(path))
+
+  def __call__(self, value: Any) -> np.ndarray:
+    array = np.asarray(value)
+    if array.shape != self._shape:
+      raise ValueError(
+        f"{path_name(self._path)} has shape {array.shape} where the environment's spec says "
+        f"{self._shape}. Observations of variable length are not supported: pad them to a fixed "
+        "shape in the environment."
+      )
+    if self._classes is not None:
+      if not 0 <= array < self._classes:
+        raise ValueError(
+          f"{path_name(self._path)} is {array} where the spec allows 0 to {self._classes - 1}."
+        )
+      one_hot = np.zeros((self._classes,), np.float32)
+      one_hot[int(array)] = 1.0
+      return one_hot
+    if self._dtype == np.uint8 and array.dtype != np.uint8 or array.dtype.kind not in "fiub":
+      raise ValueError(
+        f"{path_name(self._path)} has dtype {array.dtype} where the environment's spec makes "
+        f"{self._dtype} of it: the spec and what the environment returns must agree."
+      )
+    # A copy, because environments may write their next observation into the same buffer.
+    return np.array(array, dtype=self._dtype)
+
+
+def _make_converter(path: Path, spec: Any) -> _LeafConverter:
+  """Returns the converter of one leaf of the spec, or raises ValueError."""
+  name = path_name(path)
+  if not isinstance(spec, specs.Array):
+    raise ValueError(
+      f"{name} is described by {spec!r}; allowed are dm_env specs of arrays, nested in dicts and "
+      "tuples."
+    )
+  if any(size < 0 for size in spec.shape):
+    raise ValueError(
+      f"{name} has shape {spec.shape}: a size is not fixed. Observations of variable length are "
+      "not supported: pad them to a fixed shape in the environment."
+    )
+  if isinstance(spec, specs.StringArray) or np.dtype(spec.dtype).kind not in "fiub":
+    raise ValueError(
+      f"{name} has dtype {spec.dtype}; allowed are float, integer and bool. Drop this observation "
+      "or turn it into numbers in the environment."
+    )
+  return _LeafConverter(path, spec)
+
+
+def _map_with_path(function: Callable[[Path, Any], Any], structure: Any, path: Path = ()) -> Any:
+  """Maps the leaves of dicts, tuples and lists with their paths, keeping the structure."""
+  if isinstance(structure, collections.abc.Mapping):
+    return {key: _map_with_path(function, item, path + (key,)) for key, item in structure.items()}
+  if isinstance(structure, (tuple, list)):
+    items = [_map_with_path(function, item, path + (i,)) for i, item in enumerate(structure)]
+    return _like_sequence(structure, items)
+  return function(path, structure)
+
+
+def _convert(converters: Any, value: Any, path: Path) -> Any:
+  """Applies a nest of converters to a nest of values of the same structure."""
+  if isinstance(converters, dict):
+    if not isinstance(value, collections.abc.Mapping) or value.keys() != converters.keys():
+      found = (
+        sorted(map(str, value))
+        if isinstance(value, collections.abc.Mapping)
+        else type(value).__name__
+      )
+      raise ValueError(
+        f"{path_name(path)} is {found} where the spec has the keys {sorted(map(str, converters))}."
+      )
+    return {key: _convert(item, value[key], path + (key,)) for key, item in converters.items()}
+  if isinstance(converters, (tuple, list)):
+    if not isinstance(value, (tuple, list)) or len(value) != len(converters):
+      found = f"{len(value)} items" if isinstance(value, (tuple, list)) else type(value).__name__
+      raise ValueError(
+        f"{path_name(path)} is {found} where the spec has a sequence of {len(converters)} items."
+      )
+    items = [_convert(item, value[i], path + (i,)) for i, item in enumerate(converters)]
+    return _like_sequence(converters, items)
+  return converters(value)
+
+
+def _like_sequence(sequence: Any, items: list) -> Any:
+  """Returns `items` as the type of `sequence`: a list, a tuple or a named tuple."""
+  return type(sequence)(*items) if hasattr(sequence, "_fields") else type(sequence)(items)
+
+
+def path_name(path: Path) -> str:
+  """Returns how one would write the leaf at `path` in Python, such as `observation['arm'][0]`."""
+  return "observation" + "".join(f"[{key!r}]" for key in path)

@@ -1,0 +1,163 @@
+"""How good is a policy: returns over chosen start states, and the interval their mean lies in."""
+
+from collections.abc import Sequence
+import dataclasses
+from typing import Any, Callable, Optional
+
+from acme import core
+import dm_env
+import numpy as np
+
+# Far from the small numbers that people give as training seeds, so that a policy is never scored on
+# the very start states it was trained on.
+_FIRST_START_SEED = 1_000_003
+
+
+@dataclasses.dataclass(frozen=True)
+class EvaluationResult:
+  """The returns of a set of episodes and the interval around their mean.
+
+  Attributes:
+    returns: undiscounted return of each episode, in order, reward units.
+    lengths: length of each episode, environment steps.
+    mean: mean of `returns`.
+    low: lower end of the 95 % bootstrap interval of the mean.
+    high: upper end of that interval.
+    deterministic: whether the policy's mean was taken rather than a sample.
+  """
+
+  returns: Sequence[float]
+  lengths: Sequence[int]
+  mean: float
+  low: float
+  high: float
+  deterministic: bool
+
+  @property
+  def mode(self) -> str:
+    """ "deterministic" or "stochastic", for logs and tables."""
+    return "deterministic" if self.deterministic else "stochastic"
+
+  def as_dict(self) -> dict[str, Any]:
+    """Returns plain numbers that `json.dump` accepts."""
+    return {
+      "mean": self.mean,
+      "low": self.low,
+      "high": self.high,
+      "episodes": len(self.returns),
+      "returns": list(self.returns),
+      "lengths": list(self.lengths),
+    }
+
+
+def start_seeds(episodes: int) -> Sequence[int]:
+  """Returns one seed an episode: different starts, yet the same ones at every call."""
+  if episodes < 1:
+    raise ValueError(f"episodes must be at least 1, got {episodes}.")
+  return [_FIRST_START_SEED + index for index in range(episodes)]
+
+
+def bootstrap_interval(
+  values: Sequence[float],
+  *,
+  confidence: float = 0.95,
+  resamples: int = 10_000,
+  seed: int = 0,
+) -> "tuple[float, float]":
+  """Returns the percentile bootstrap interval of the mean of `values`.
+
+  The values are drawn again with replacement `resamples` times; the interval holds the central
+  `confidence` share of the means. One value alone gives an interval of no width.
+
+  Args:
+    values: the sample, at least one finite number.
+    confidence: share of the means to hold, strictly between 0 and 1.
+    resamples: number of redraws.
+    seed: seed of the redraws, fixed so that a report can be repeated.
+
+  Returns:
+    The lower and the upper end.
+
+  Raises:
+    ValueError: if `values` is empty or holds NaN or infinity, or `confidence` is not in (0, 1).
+  """
+  sample = np.asarray(values, dtype=np.float64)
+  if sample.size == 0 or not np.all(np.isfinite(sample)):
+    raise ValueError(f"values must be one or more finite numbers, got {list(values)}.")
+  if not 0.0 < confidence < 1.0:
+    raise ValueError(f"confidence must be between 0 and 1, got {confidence}.")
+  rng = np.random.default_rng(seed)
+  means = sample[rng.integers(sample.size, size=(resamples, sample.size))].mean(axis=1)
+  tail = 50.0 * (1.0 - confidence)
+  low, high = np.percentile(means, [tail, 100.0 - tail])
+  return float(low), float(high)
+
+
+def run_episode(
+  environment: dm_env.Environment,
+  actor: core.Actor,
+  *,
+  seed: Optional[int] = None,
+  on_step: Optional[Callable[[dm_env.TimeStep], None]] = None,
+) -> "tuple[float, int]":
+  """Plays one episode without learning and returns its return and its length.
+
+  Args:
+    environment: where to play. If it has a `seed` method, that chooses the start state.
+    actor: who plays. Its `observe_first`, `observe` are called, its `update` is not.
+    seed: chooses the start state; None leaves the environment's own sequence of starts.
+    on_step: called with every time step, the first included; whatever it raises passes through.
+
+  Returns:
+    The undiscounted return and the number of steps.
+  """
+  if seed is not None and _can_seed(environment):
+    environment.seed(seed)
+  timestep = environment.reset()
+  actor.observe_first(timestep)
+  total, length = 0.0, 0
+  if on_step:
+    on_step(timestep)
+  while not timestep.last():
+    action = actor.select_action(timestep.observation)
+    timestep = environment.step(action)
+    actor.observe(action, next_timestep=timestep)
+    total += float(timestep.reward)
+    length += 1
+    if on_step:
+      on_step(timestep)
+  return total, length
+
+
+def _can_seed(environment: dm_env.Environment) -> bool:
+  """Whether start states can be chosen; a wrapper may have `seed` and yet nothing inside to seed."""
+  return getattr(environment, "can_seed", callable(getattr(environment, "seed", None)))
+
+
+def evaluate(
+  environment: dm_env.Environment,
+  actor: core.Actor,
+  *,
+  episodes: int,
+  deterministic: bool,
+  on_step: Optional[Callable[[dm_env.TimeStep], None]] = None,
+) -> EvaluationResult:
+  """Plays `episodes` episodes from fixed, varied starts.
+
+  Args:
+    environment: where to play; not the environment that training is in the middle of.
+    actor: an evaluation actor, which must not write to replay.
+    episodes: how many, at least 1. Episode i starts from the i-th of `start_seeds`.
+    deterministic: what the actor does, for the record.
+    on_step: called after every step; what it raises ends the evaluation.
+
+  Returns:
+    The returns, their mean, and its 95 % interval.
+  """
+  returns, lengths = [], []
+  for seed in start_seeds(episodes):
+    total, length = run_episode(environment, actor, seed=seed, on_step=on_step)
+    returns.append(total)
+    lengths.append(length)
+  low, high = bootstrap_interval(returns)
+  return EvaluationResult(returns, lengths, float(np.mean(returns)), low, high, deterministic)

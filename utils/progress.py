@@ -1,0 +1,144 @@
+"""What a person sees while a run goes on, and the rates shown there."""
+
+from collections.abc import Mapping
+import shutil
+import sys
+import time
+from typing import Optional, TextIO
+
+import tqdm
+
+_QUIET_SECONDS = 10.0
+# What matters most comes first: a narrow terminal cuts the end of the line off.
+_BAR = "{percentage:3.0f}%|{bar:12}| {n_fmt}/{total_fmt} · {remaining} left{desc}"
+
+
+def rates_per_second(
+  *, environment_steps: int, learner_steps: int, acting_seconds: float, learning_seconds: float
+) -> dict[str, float]:
+  """Returns the rates of acting and of learning, each against its own time.
+
+  One number for both would seem to fall when learning sets in; two say which part is slow.
+
+  Args:
+    environment_steps: environment steps done.
+    learner_steps: learner steps done.
+    acting_seconds: time in policy, environment and adder.
+    learning_seconds: time in the learner.
+
+  Returns:
+    `acting_steps_per_second`: environment steps a second of acting; `learning_steps_per_second`:
+    learner steps a second of learning; `environment_steps_per_second`: environment steps a second
+    of both, which is how fast the run advances. A rate over no time is 0.
+  """
+  return {
+    "acting_steps_per_second": _ratio(environment_steps, acting_seconds),
+    "learning_steps_per_second": _ratio(learner_steps, learning_seconds),
+    "environment_steps_per_second": _ratio(environment_steps, acting_seconds + learning_seconds),
+  }
+
+
+def _ratio(count: float, seconds: float) -> float:
+  return count / seconds if seconds > 0 else 0.0
+
+
+class Progress:
+  """A progress bar on a terminal; elsewhere one line every ten seconds."""
+
+  def __init__(
+    self,
+    total: int,
+    *,
+    initial: int = 0,
+    stream: Optional[TextIO] = None,
+    quiet_seconds: float = _QUIET_SECONDS,
+  ):
+    """Begins to show progress.
+
+    Args:
+      total: environment steps of the whole run.
+      initial: environment steps that earlier processes did.
+      stream: where to write, standard error by default.
+      quiet_seconds: seconds between lines where there is no terminal.
+    """
+    self._stream = stream if stream is not None else sys.stderr
+    self._total = total
+    self._step = self._initial = self._spoken_step = initial
+    self._begun = self._spoken = time.monotonic()
+    self._quiet_seconds = quiet_seconds
+    self._summary = ""
+    self._bar = None
+    if self._stream.isatty():
+      # A terminal of unknown size reports 0 × 0, in which tqdm by itself would draw nothing.
+      size = shutil.get_terminal_size()
+      self._bar = tqdm.tqdm(
+        total=total,
+        initial=initial,
+        file=self._stream,
+        bar_format=_BAR,
+        unit="step",
+        ncols=size.columns,
+        nrows=size.lines,
+        mininterval=0.2,
+      )
+
+  def advance(self, step: int) -> None:
+    """Moves to `step` environment steps."""
+    if self._bar is not None:
+      self._bar.update(step - self._step)
+    self._step = step
+    if self._bar is None and time.monotonic() - self._spoken >= self._quiet_seconds:
+      self._speak()
+
+  def summarise(
+    self,
+    *,
+    episode_return: Optional[float],
+    metrics: Mapping[str, float],
+    rates: Mapping[str, float],
+  ) -> None:
+    """Replaces the text beside the bar.
+
+    Args:
+      episode_return: return of the last finished episode, None before there is one.
+      metrics: the newest learner metrics; those named `*_loss` are shown.
+      rates: what `rates_per_second` returns.
+    """
+    parts = []
+    if episode_return is not None:
+      parts.append(f"return {episode_return:.4g}")
+    parts.append(f"{rates['environment_steps_per_second']:.0f} steps/s")
+    losses = [
+      f"{name[: -len('_loss')]} {value:.3g}"
+      for name, value in metrics.items()
+      if name.endswith("_loss")
+    ]
+    if losses:
+      parts.append("loss " + " ".join(losses))
+    parts.append(f"act {rates['acting_steps_per_second']:.0f}/s")
+    parts.append(f"learn {rates['learning_steps_per_second']:.0f}/s")
+    self._summary = "".join(f" · {part}" for part in parts)
+    if self._bar is not None:
+      self._bar.set_description_str(self._summary, refresh=False)
+
+  def note(self, message: str) -> None:
+    """Writes a line of its own without breaking the bar."""
+    if self._bar is not None:
+      self._bar.write(message, file=self._stream)
+    else:
+      print(message, file=self._stream, flush=True)
+
+  def _speak(self) -> None:
+    """Writes the line that stands for the bar where there is no terminal."""
+    self._spoken, self._spoken_step = time.monotonic(), self._step
+    done = self._step - self._initial
+    left = (self._spoken - self._begun) * _ratio(self._total - self._step, done)
+    left_text = tqdm.tqdm.format_interval(left)
+    self.note(f"step {self._step:,}/{self._total:,} · {left_text} left{self._summary}")
+
+  def close(self) -> None:
+    """Leaves the bar as it stands, or writes the last line."""
+    if self._bar is not None:
+      self._bar.close()
+    elif self._step > self._spoken_step:
+      self._speak()

@@ -1,0 +1,220 @@
+"""What a run writes down as it goes: CSV files and TensorBoard events that survive a resume."""
+
+from collections.abc import Mapping, Sequence
+import csv
+import io
+import math
+import os
+import time
+from typing import Any, Optional
+
+from tensorboard.compat.proto import event_pb2
+from tensorboard.compat.proto import summary_pb2
+from tensorboard.summary.writer import event_file_writer
+
+
+def read_csv(path: str) -> list[dict[str, str]]:
+  """Reads the whole rows of a CSV file; a missing file has none, a torn last line is left out."""
+  if not os.path.exists(path):
+    return []
+  with open(path, encoding="utf-8", newline="") as file:
+    text = file.read()
+  # A row is only whole once its newline is there: a process killed while writing leaves a stump.
+  whole = text[: text.rfind("\n") + 1]
+  rows = list(csv.reader(io.StringIO(whole)))
+  if not rows:
+    return []
+  header = rows[0]
+  return [dict(zip(header, row)) for row in rows[1:] if len(row) == len(header)]
+
+
+def _header(path: str) -> Optional[list[str]]:
+  """Returns the header of a CSV file, None if there is no whole first line."""
+  if not os.path.exists(path):
+    return None
+  with open(path, encoding="utf-8", newline="") as file:
+    line = file.readline()
+  return next(csv.reader([line])) if line.endswith("\n") else None
+
+
+class CsvLog:
+  """A CSV file with a header that never changes and one row a write, flushed at once.
+
+  The first column is `step`, the number of environment steps of the whole run when the row was
+  written. `step` is what makes resuming exact: rows later than the restored step are dropped when
+  the file is opened, since the resumed run will write them again.
+  """
+
+  def __init__(self, path: str, *, resume_step: int, fields: Optional[Sequence[str]] = None):
+    """Opens the file.
+
+    Args:
+      path: the file; its folder exists.
+      resume_step: rows with a larger `step` are dropped; 0 for a new run starts the file anew.
+      fields: the columns after `step`; None takes those of the file, else of the first row.
+
+    Raises:
+      ValueError: if the file holds other columns than `fields`.
+    """
+    self._path = path
+    self._fields = ["step", *fields] if fields is not None else None
+    kept = read_csv(path) if resume_step > 0 else []
+    found = _header(path) if resume_step > 0 else None
+    if found and self._fields and found != self._fields:
+      raise ValueError(
+        f"{path} has the columns {found}, this version writes {self._fields}: move the file away "
+        "or start in a new directory."
+      )
+    self._fields = self._fields or found
+    kept = [row for row in kept if int(float(row["step"])) <= resume_step]
+    self._rewrite(kept)
+    self._file = open(path, "a", encoding="utf-8", newline="")
+
+  def _rewrite(self, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Replaces the file by header and `rows`, in one rename so that no moment has half of it."""
+    scratch = self._path + ".new"
+    with open(scratch, "w", encoding="utf-8", newline="") as file:
+      if self._fields:
+        writer = csv.DictWriter(file, self._fields, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    os.replace(scratch, self._path)
+
+  def write(self, step: int, row: Mapping[str, Any]) -> None:
+    """Appends one row.
+
+    Args:
+      step: environment steps so far.
+      row: values by column. Columns without a value stay empty.
+
+    Raises:
+      ValueError: if `row` has a column that the header lacks.
+    """
+    if self._fields is None:
+      self._fields = ["step", *row]
+      csv.DictWriter(self._file, self._fields, lineterminator="\n").writeheader()
+    unknown = sorted(set(row) - set(self._fields))
+    if unknown:
+      raise ValueError(f"{self._path} has the columns {self._fields}, not {unknown}.")
+    formatted = {name: _format(value) for name, value in row.items()}
+    line = io.StringIO()
+    csv.DictWriter(line, self._fields, lineterminator="\n").writerow({**formatted, "step": step})
+    # One write call a row, so that a kill can tear at most the last one.
+    self._file.write(line.getvalue())
+    self._file.flush()
+
+  @property
+  def fields(self) -> Optional[Sequence[str]]:
+    """The columns, `step` first; None before the first row of a file without given columns."""
+    return self._fields
+
+  def close(self) -> None:
+    """Closes the file."""
+    self._file.close()
+
+
+def _format(value: Any) -> str:
+  """Writes a float with seven digits, which is what float32 carries, and anything else as is."""
+  if isinstance(value, str) or isinstance(value, int):
+    return str(value)
+  return f"{float(value):.7g}"
+
+
+class TensorBoardLog:
+  """Scalars for TensorBoard, against environment steps."""
+
+  def __init__(self, directory: str, *, resume_step: int):
+    """Opens a new event file in `directory`.
+
+    Args:
+      directory: where the event files of this run lie.
+      resume_step: TensorBoard is told to forget what earlier processes wrote after this step.
+    """
+    self._writer = event_file_writer.EventFileWriter(directory)
+    if resume_step > 0:
+      start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
+      self._writer.add_event(
+        event_pb2.Event(wall_time=time.time(), step=resume_step + 1, session_log=start)
+      )
+
+  def write(self, step: int, prefix: str, row: Mapping[str, Any]) -> None:
+    """Writes the finite numbers of `row` as `prefix/name`; text is left to the CSV files."""
+    values = [
+      summary_pb2.Summary.Value(tag=f"{prefix}/{name}", simple_value=float(value))
+      for name, value in row.items()
+      if not isinstance(value, str) and math.isfinite(float(value))
+    ]
+    event = event_pb2.Event(
+      wall_time=time.time(), step=step, summary=summary_pb2.Summary(value=values)
+    )
+    self._writer.add_event(event)
+
+  def flush(self) -> None:
+    """Puts everything written so far on the disk."""
+    self._writer.flush()
+
+  def close(self) -> None:
+    """Writes what is left and closes the file."""
+    self._writer.close()
+
+
+class RunLog:
+  """All logs of one run: a CSV file each, and TensorBoard events with the same numbers.
+
+  `train.csv` has a row an episode, `evaluation.csv` a row an evaluation; `learner.csv` (losses and
+  other metrics of the learner, as its columns say) and `speed.csv` have one every so many steps.
+  """
+
+  _FIELDS: Mapping[str, Optional[Sequence[str]]] = {
+    "train": ("episode", "episode_return", "episode_length", "wall_seconds"),
+    "evaluation": ("mode", "return_mean", "return_low", "return_high", "episodes", "wall_seconds"),
+    "speed": (
+      "acting_steps_per_second",
+      "learning_steps_per_second",
+      "environment_steps_per_second",
+    ),
+    "learner": None,
+  }
+
+  def __init__(self, directory: str, *, resume_step: int, evaluate_again: bool = False):
+    """Opens the files in `directory`, made if absent.
+
+    Args:
+      directory: the folder of the logs.
+      resume_step: environment steps that the restored checkpoint had done, 0 for a new run.
+      evaluate_again: whether evaluations at exactly `resume_step` will be written once more.
+    """
+    os.makedirs(directory, exist_ok=True)
+    self._files = {}
+    for name, fields in self._FIELDS.items():
+      last_step = resume_step - 1 if name == "evaluation" and evaluate_again else resume_step
+      path = os.path.join(directory, f"{name}.csv")
+      self._files[name] = CsvLog(path, resume_step=last_step, fields=fields)
+    self._tensorboard = TensorBoardLog(directory, resume_step=resume_step)
+
+  def write(self, name: str, step: int, row: Mapping[str, Any]) -> None:
+    """Writes `row` to the CSV file `name` and to TensorBoard.
+
+    Args:
+      name: "train", "evaluation", "speed" or "learner".
+      step: environment steps so far.
+      row: values by column.
+    """
+    file = self._files[name]
+    if self._FIELDS[name] is None and file.fields is not None:
+      # A run that was begun by another version keeps its columns; TensorBoard gets what is new.
+      file.write(step, {key: value for key, value in row.items() if key in file.fields})
+    else:
+      file.write(step, row)
+    prefix = f"{name}/{row['mode']}" if "mode" in row else name
+    self._tensorboard.write(step, prefix, row)
+
+  def flush(self) -> None:
+    """Puts everything written so far on the disk."""
+    self._tensorboard.flush()
+
+  def close(self) -> None:
+    """Closes all files."""
+    for file in self._files.values():
+      file.close()
+    self._tensorboard.close()
