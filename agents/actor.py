@@ -96,7 +96,7 @@ class Actor(core.Actor):
     seed = np.array([self._seed, self._num_actions % (2**31)], np.int32)
     self._num_actions += 1
     action, *extras = self._act(tf.constant(seed), *map(tf.constant, leaves))
-    action = action.numpy()
+    action = np.asarray(action.numpy())
     if not np.isfinite(action).all():
       raise ValueError(
           f"The policy's action {action} is not finite. Either the observation is not ({observation}), or the policy's "

@@ -113,7 +113,7 @@ def check_environment_spec(environment_spec: specs.EnvironmentSpec) -> None:
     if tree.is_nested(spec) or spec.shape:
       raise ValueError(f"The spec of {name} is {spec!r}; a scalar is needed.")
   for path, leaf in tree.flatten_with_path(environment_spec.observations):
-    if any(size is None for size in leaf.shape):
+    if any(size is None or size < 0 for size in leaf.shape):
       name = "/".join(map(str, path))
       raise ValueError(f"The observation {name!r} has shape {leaf.shape}; its length must not vary.")
     if not (np.issubdtype(leaf.dtype, np.number) or leaf.dtype == bool):

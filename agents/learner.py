@@ -1,8 +1,9 @@
 """What every learner does: fetch a batch, update under a strategy, count, log, check and save."""
 
 import abc
+from collections.abc import Iterator, Mapping, Sequence
 import time
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
 import acme
 from acme.utils import counting
@@ -89,6 +90,7 @@ class Learner(acme.Learner, abc.ABC):
       self._num_steps = tf.Variable(0, dtype=tf.int32, trainable=False, name="num_steps")
       for name, optimizer in self._optimizers.items():
         optimizer_utils.initialise_slots(optimizer, networks[name].trainable_variables)
+    self._check_replicated()
     self._iterator, fetch_in_graph = _make_iterator(dataset, self._strategy)
     # Nothing here needs AutoGraph, and its conversion of every function called took most of the first step.
     self._step_function = tf.function(
@@ -99,7 +101,6 @@ class Learner(acme.Learner, abc.ABC):
     self._cancellation = cancellation.CancellationManager()
     self._cancellable_step: Optional[Callable[[], Tuple[tf.Tensor, tf.Tensor]]] = None
     self._metric_names: Tuple[str, ...] = ()
-    self._health_names: Tuple[str, ...] = ()
 
     self._counter = counter or counting.Counter()
     self._logger = logger or loggers.make_default_logger("learner", save_data=False)
@@ -107,6 +108,20 @@ class Learner(acme.Learner, abc.ABC):
     self._checkpointer = checkpointing.Checkpointer(directory) if directory else None
     self._last_save = time.monotonic()
     self._restore_newest()
+
+  def _check_replicated(self) -> None:
+    """Raises ValueError for a variable that the replicas would share, and so each change in turn."""
+    if self._strategy.num_replicas_in_sync == 1:
+      return
+    for name, module in self.checkpointables().items():
+      # An optimizer without moments has no variables, which Sonnet takes for an error.
+      variables = [module] if isinstance(module, tf.Variable) else snt.allow_empty_variables(module).variables
+      for variable in variables:
+        if not self._strategy.extended.variable_created_in_scope(variable):
+          raise ValueError(
+              f"The variable {variable.name} of {name} was not made under the strategy, so its replicas would not agree "
+              "on it. Make networks and optimizers inside `with strategy.scope():`."
+          )
 
   # What a subclass implements and uses.
 
@@ -159,29 +174,30 @@ class Learner(acme.Learner, abc.ABC):
 
   # The step.
 
-  def _replica_step(self, sample: reverb.ReplaySample) -> Tuple[tf.Tensor, tf.Tensor]:
+  def _replica_step(self, sample: reverb.ReplaySample) -> tf.Tensor:
     context = tf.distribute.get_replica_context()
     num_steps = self._num_steps.read_value()
     replica = tf.cast(context.replica_id_in_sync_group, tf.int32)
     # A prime stride keeps the replicas' streams of draws apart.
     seed = tf.stack([self._seed + 1_000_003 * replica, num_steps])
-    metrics = self._update(sample, seed)
-    variable_utils.assign(self._num_steps, num_steps + 1)
+    # What does not depend on the batch (counts, target updates) must not happen either when there is no batch.
+    with tf.control_dependencies(tree.flatten(sample)):
+      fetched = tf.no_op()  # One edge to each later operation instead of one for each tensor of the batch.
+    with tf.control_dependencies([fetched]):
+      metrics = self._update(sample, seed)
+      variable_utils.assign(self._num_steps, num_steps + 1)
     metrics = {name: tf.cast(value, tf.float32) for name, value in metrics.items()}
     if self._strategy.num_replicas_in_sync > 1:
       metrics = context.all_reduce("mean", metrics)
     self._metric_names = tuple(metrics)
-    health = _health(sample)
-    self._health_names = tuple(health)
-    return tf.stack(list(metrics.values())), tf.stack(list(health.values()))
+    return tf.stack(list(metrics.values()))
 
-  def _update_all(self, sample: Any) -> Tuple[tf.Tensor, tf.Tensor]:
-    results = self._strategy.run(self._replica_step, args=(sample,))
-    metrics, health = (self._strategy.experimental_local_results(r) for r in results)
-    # Metrics are equal on all replicas; what is wrong with the batch may be so on one.
-    return metrics[0], tf.add_n(health)
+  def _update_all(self, sample: Any) -> Tuple[tf.Tensor, Any]:
+    metrics = self._strategy.run(self._replica_step, args=(sample,))
+    # Equal on all replicas. The batch is returned too, to look at when something is wrong.
+    return self._strategy.experimental_local_results(metrics)[0], sample
 
-  def _fetch_and_update(self) -> Tuple[tf.Tensor, tf.Tensor]:
+  def _fetch_and_update(self) -> Tuple[tf.Tensor, Any]:
     return self._update_all(next(self._iterator))
 
   def step(self) -> None:
@@ -196,16 +212,16 @@ class Learner(acme.Learner, abc.ABC):
         if self._cancellable_step is None:
           concrete = self._step_function.get_concrete_function()
           self._cancellable_step = self._cancellation.get_cancelable_function(concrete)
-        values, health = self._cancellable_step()
+        values, sample = self._cancellable_step()
       else:
-        values, health = self._step_function(tree.map_structure(tf.convert_to_tensor, next(self._iterator)))
+        values, sample = self._step_function(tree.map_structure(tf.convert_to_tensor, next(self._iterator)))
     except (StopIteration, tf.errors.OutOfRangeError, tf.errors.CancelledError) as error:
       raise DataExhaustedError(
           f"There is no batch for learner step {self.num_steps + 1}: the dataset has ended, or replay could not be "
           "sampled from within its timeout (is its server alive, and does anything still add to it?)."
       ) from error
     metrics = dict(zip(self._metric_names, values.numpy().tolist()))
-    self._check_finite(metrics, health)
+    self._check_finite(metrics, sample)
     timestamp = time.monotonic()
     # The first step traces the graph and waits for replay: it says nothing of the rate.
     elapsed = timestamp - self._timestamp if self._timestamp else 0.0
@@ -220,11 +236,11 @@ class Learner(acme.Learner, abc.ABC):
     """Makes a step that waits for its batch, and all later ones, raise DataExhaustedError; for another thread to call."""
     self._cancellation.start_cancel()
 
-  def _check_finite(self, metrics: Mapping[str, float], health: tf.Tensor) -> None:
+  def _check_finite(self, metrics: Mapping[str, float], sample: Any) -> None:
     bad = [n for n, v in metrics.items() if n.endswith(("loss", "gradient_norm")) and not np.isfinite(v)]
     if not bad:
       return
-    batch = [name for name, value in zip(self._health_names, health.numpy()) if not np.isfinite(value)]
+    batch = _names_of_non_finite(sample, self._strategy)
     cause = f"In the batch, {', '.join(batch)} held NaN or infinity." if batch else "Every tensor of the batch was finite."
     raise NonFiniteError(
         f"Learner step {self.num_steps}: {', '.join(f'{n} = {metrics[n]}' for n in bad)}. {cause} The networks are no "
@@ -320,13 +336,11 @@ def _make_iterator(dataset: Dataset, strategy: tf.distribute.Strategy) -> Tuple[
   return dataset, isinstance(dataset, tf.data.Iterator)
 
 
-def _health(sample: reverb.ReplaySample) -> Dict[str, tf.Tensor]:
-  """A scalar for each floating tensor of a batch: zero, or NaN if a value of the tensor is not finite."""
-  data = getattr(sample, "data", sample)
-  health = {}
-  for path, leaf in tree.flatten_with_path(data):
-    if leaf.dtype.is_floating:
-      # Not `leaf * 0`: TensorFlow's graph optimizer takes that for zero, NaN or not.
-      finite = tf.reduce_all(tf.math.is_finite(leaf))
-      health["/".join(str(part) for part in path)] = tf.where(finite, 0.0, float("nan"))
-  return health
+def _names_of_non_finite(sample: Any, strategy: tf.distribute.Strategy) -> List[str]:
+  """Returns the names of a batch's tensors that hold NaN or infinity on any replica."""
+  names = []
+  for path, leaf in tree.flatten_with_path(getattr(sample, "data", sample)):
+    parts = strategy.experimental_local_results(leaf)
+    if parts[0].dtype.is_floating and not all(np.isfinite(part.numpy()).all() for part in parts):
+      names.append("/".join(str(part) for part in path))
+  return names

@@ -70,6 +70,7 @@ class LocalAgent(core.Actor, core.VariableSource):
     self._networks = networks
 
     tables = builder.make_replay_tables(environment_spec, in_process=True)
+    self._replay_bytes = {t.name: replay.estimate_bytes(t.info.signature, t.info.max_size) for t in tables}
     restore_from = os.path.join(replay_checkpoint, _REPLAY_FOLDER) if replay_checkpoint else None
     self._replay = replay.start_server(tables, restore_from)
     self._adder = builder.make_adder(self._replay.client)
@@ -106,8 +107,17 @@ class LocalAgent(core.Actor, core.VariableSource):
 
   @property
   def replay_tables(self) -> Sequence[reverb.Table]:
-    """The replay tables."""
+    """The replay tables as they were declared; `replay_sizes` says what is in them."""
     return self._replay.tables
+
+  def replay_sizes(self) -> Dict[str, int]:
+    """Returns the number of items in replay by table."""
+    return self._replay.sizes()
+
+  @property
+  def replay_bytes(self) -> Dict[str, int]:
+    """Estimated bytes of each replay table once it is full; a bound, since Reverb compresses."""
+    return dict(self._replay_bytes)
 
   @property
   def learning_seconds(self) -> float:
@@ -120,10 +130,12 @@ class LocalAgent(core.Actor, core.VariableSource):
 
   def observe_first(self, timestep: dm_env.TimeStep) -> None:
     """Stores the first observation of an episode."""
+    self._check_open()
     self._actor.observe_first(timestep)
 
   def observe(self, action: types.NestedArray, next_timestep: dm_env.TimeStep) -> None:
     """Stores an action and what it led to."""
+    self._check_open()
     self._actor.observe(action, next_timestep)
     self._scheduled_steps += 1
 
@@ -135,6 +147,7 @@ class LocalAgent(core.Actor, core.VariableSource):
       DataExhaustedError: if replay cannot be sampled, since its server is gone.
     """
     del wait  # Variables are shared.
+    self._check_open()
     due = self._schedule.updates_due(self._scheduled_steps) - self._scheduled_updates
     if due <= 0 or not self._can_sample():
       return
@@ -144,6 +157,10 @@ class LocalAgent(core.Actor, core.VariableSource):
       self._num_updates += 1
       self._scheduled_updates += 1
     self._learning_seconds += time.monotonic() - start
+
+  def _check_open(self) -> None:
+    if self._closed:
+      raise RuntimeError("This agent is closed: it can still select actions, but not store experience or learn.")
 
   def _can_sample(self) -> bool:
     # A long sequence may not be complete when the first update is due; the updates are then made up for later.

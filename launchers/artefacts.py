@@ -14,6 +14,9 @@ from temper.utils import recording
 
 _RULE = "─"
 
+# Ten seconds. Longer episodes are shown in fewer, evenly spaced steps, since drawing is slow.
+_MOST_FRAMES = 250
+
 
 def film(
   environment: dm_env.Environment,
@@ -38,7 +41,8 @@ def film(
   """
   middle = int(np.argsort(evaluated.returns)[len(evaluated.returns) // 2])
   seed = evaluation.start_seeds(len(evaluated.returns))[middle]
-  frames, episode_return = recording.record_episode(environment, actor, seed=seed)
+  stride = -(-evaluated.lengths[middle] // _MOST_FRAMES)
+  frames, episode_return = recording.record_episode(environment, actor, seed=seed, stride=stride)
   recording.write_gif(frames, path)
   return episode_return
 

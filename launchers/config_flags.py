@@ -6,7 +6,7 @@ import difflib
 import enum
 import re
 import typing
-from typing import Any, Optional
+from typing import Any
 
 from absl import flags
 from ml_collections import config_flags
@@ -204,7 +204,7 @@ def _unknown(name: str, config: Any, hints: Mapping[str, Any]) -> str:
     return (
       f"--config.{name}: this field holds an object, which a flag cannot give. Set it from Python."
     )
-  close: list[Optional[str]] = list(difflib.get_close_matches(name, hints, n=3, cutoff=0.5))
+  close = difflib.get_close_matches(name, list(hints), n=3, cutoff=0.5)
   ordered = [*close, *sorted(set(hints) - set(close))]
   hint = f" Did you mean {close[0]!r}?" if close else ""
   return f"--config.{name}: there is no such field.{hint} Fields: {', '.join(ordered)}."

@@ -24,7 +24,6 @@ from temper.utils import evaluation
 from temper.utils import exporting
 from temper.utils import plotting
 from temper.utils import recording
-from temper.utils import replay
 from temper.utils import run_loggers
 from temper.utils.checkpointing import Checkpointer
 from temper.utils.progress import Progress
@@ -74,12 +73,14 @@ def run_experiment(config: ExperimentConfig) -> Result:
     TrainingFailed: if a loss is NaN or infinite, or replay is gone; nothing is saved after the last
       good checkpoint.
   """
+  # An ExitStack may swallow exceptions for all a type checker knows, hence no return inside.
   with StopSignal() as signal, contextlib.ExitStack() as cleanup:
     try:
       run = _Run(config, signal, cleanup)
     except ValueError as error:
       raise SettingsError(str(error)) from error
-    return run.to_the_end()
+    result = run.to_the_end()
+  return result
 
 
 class _Run:
@@ -123,9 +124,8 @@ class _Run:
     cleanup.callback(self._log.close)
     self._progress = Progress(max(config.steps, self._state.steps), initial=self._state.steps)
     cleanup.callback(self._progress.close)
-    for table in self._agent.replay_tables:
-      size = replay.estimate_bytes(table.info.signature, table.info.max_size) / 2**20
-      self._progress.note(f"Replay takes up to {size:,.0f} MiB once its {table.name!r} is full.")
+    for name, size in self._agent.replay_bytes.items():
+      self._progress.note(f"Replay takes up to {size / 2**20:,.0f} MiB once {name!r} is full.")
 
   def to_the_end(self) -> Result:
     """Trains, evaluates and makes the artefacts."""
@@ -165,7 +165,7 @@ class _Run:
       self._agent,
       self._environment,
       state=self._state,
-      schedule=self._config.schedule,
+      schedule=self._config.schedule(),
       log=self._log,
       progress=self._progress,
       check_stop=self._signal.check,
@@ -216,7 +216,10 @@ class _Run:
       to_environment=self._test_environment.action_mapping.to_environment,
       metadata=self._record,
     )
-    plotting.plot_learning_curve(directory.logs, directory.learning_curve, title=title)
+    try:
+      plotting.plot_learning_curve(directory.logs, directory.learning_curve, title=title)
+    except ImportError as error:
+      self._progress.note(f"No learning curve: {error}")
     if self._config.gif:
       self._film(evaluations["deterministic"])
     state, learner_steps = self._state, agent.learner.num_steps
@@ -241,7 +244,9 @@ class _Run:
 
   def _film(self, evaluated: evaluation.EvaluationResult) -> None:
     options = dict(self._config.environment_options)
-    if isinstance(self._config.environment, str):
+    named = isinstance(self._config.environment, str)
+    if named:
+      # Gymnasium must know beforehand; an environment of one's own draws itself or does not.
       options["render"] = True
     make = environments.environment_factory(self._config.environment, **options)
     actor = self._agent.make_evaluation_actor(deterministic=True, seed=self._config.seed)

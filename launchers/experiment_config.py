@@ -56,7 +56,7 @@ class ExperimentConfig:
   checkpoints_to_keep: int = 2
   gif: bool = True
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     for name in ("eval_episodes", "eval_episodes_training", "checkpoints_to_keep"):
       if getattr(self, name) < 1:
         raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1.")
@@ -64,11 +64,10 @@ class ExperimentConfig:
       raise ValueError(f"seed is {self.seed}; it must be an integer from 0 to {2**31 - 1}.")
     if not self.directory:
       raise ValueError("directory is empty; a run needs a folder of its own.")
-    self.schedule  # Checks the periods.
+    self.schedule()  # Refuses periods that make no sense.
 
-  @property
   def schedule(self) -> training.Schedule:
-    """When the loop does what."""
+    """Returns when the loop does what."""
     return training.Schedule(
       total=self.steps,
       log_every=self.log_every,

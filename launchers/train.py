@@ -12,6 +12,7 @@ from absl import flags
 
 from temper.launchers import agent_table
 from temper.launchers import config_flags
+from temper.launchers import native_output
 from temper.launchers import presets
 from temper.utils import startup
 
@@ -89,8 +90,9 @@ def run(argv: Sequence[str]) -> int:
     if early["help"].value:
       print(_help(argv[0]))
       return 0
-    entry = agent_table.find(early["agent"].value)
-    preset = presets.find(early["agent"].value, early["env"].value, early["preset"].value)
+    agent, env, name = (str(early[flag].value) for flag in ("agent", "env", "preset"))
+    entry = agent_table.find(agent)
+    preset = presets.find(agent, env, name)
     base = entry.config_class(**preset.config)
     if early["helpfull"].value:
       print(_help(argv[0], base))
@@ -107,7 +109,8 @@ def run(argv: Sequence[str]) -> int:
   for name, value in {**RUNNER_DEFAULTS, **preset.runner}.items():
     values[name] = value if values[name] is None else values[name]
   try:
-    return _train(argv, entry, preset.name, config, values)
+    with native_output.held_back():
+      return _train(argv, entry, preset.name, config, values)
   except KeyboardInterrupt:
     # Before there was anything to save, or a second Ctrl-C while saving.
     print("Aborted; what came after the last checkpoint is lost.", file=sys.stderr)

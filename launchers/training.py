@@ -54,7 +54,7 @@ class Schedule:
   evaluate_every: int
   checkpoint_every: int
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     if self.total < 1:
       raise ValueError(f"steps is {self.total}; it must be at least 1.")
     for name in ("log_every", "evaluate_every", "checkpoint_every"):
@@ -155,9 +155,11 @@ class Trainer(core.Actor):
     acted = time.monotonic()
     self._agent.update(wait)
     learnt = time.monotonic()
-    for times in (self._state, self._window):
-      times.acting_seconds += acted - self._step_mark
-      times.learning_seconds += learnt - acted
+    acting, learning = acted - self._step_mark, learnt - acted
+    self._state.acting_seconds += acting
+    self._state.learning_seconds += learning
+    self._window.acting_seconds += acting
+    self._window.learning_seconds += learning
     self._state.steps += 1
     self._progress.advance(self._state.steps)
     if not self._episode_over:

@@ -1,6 +1,8 @@
-"""Set-up of the whole test session: two logical processors, so that strategies of two replicas can be tested."""
+"""Set-up of the test session: two logical processors, for strategies of two replicas."""
 
 import temper.utils  # noqa: F401 Checks and quiets the stack, so it comes before TensorFlow.
+
+# isort: split
 import tensorflow as tf
 
 # It must be done before TensorFlow starts its devices, that is, before the first test.

@@ -43,6 +43,8 @@ class Checkpointer:
       raise ValueError(f"keep is {keep}; at least the newest checkpoint must be kept.")
     self._directory = os.fspath(directory)
     self._keep = keep
+    if os.path.isdir(self._directory):
+      self._put_back_replaced()
 
   def save(
       self,
@@ -123,7 +125,7 @@ class Checkpointer:
     try:
       status = tf.train.Checkpoint(**trackables).read(os.path.join(path, _TENSORS_PREFIX))
       status.assert_existing_objects_matched()
-    except (AssertionError, ValueError, tf.errors.OpError) as error:
+    except (AssertionError, IndexError, ValueError, tf.errors.OpError) as error:
       raise CheckpointError(
           f"The checkpoint {path} does not fit these networks (another size, or a damaged file): {error}"
       ) from error
@@ -141,18 +143,19 @@ class Checkpointer:
     _flush_directory(self._directory)
 
   def _remove_leftovers(self) -> None:
+    self._put_back_replaced()
     for name in os.listdir(self._directory):
-      if name.startswith(".replaced_"):
-        self._put_back(os.path.join(self._directory, name))
       if name.startswith((".saving_", ".replaced_")):
         shutil.rmtree(os.path.join(self._directory, name), ignore_errors=True)
 
-  def _put_back(self, aside: str) -> None:
-    old = os.path.join(aside, "old")
-    if os.path.isdir(old):
-      path = os.path.join(self._directory, f"step_{read_state(old)['step']}")
-      if not os.path.isdir(path):
-        os.rename(old, path)
+  def _put_back_replaced(self) -> None:
+    """Puts a checkpoint back whose replacement was killed between the two renames."""
+    for name in os.listdir(self._directory):
+      old = os.path.join(self._directory, name, "old")
+      if name.startswith(".replaced_") and os.path.isdir(old):
+        path = os.path.join(self._directory, f"step_{read_state(old)['step']}")
+        if not os.path.isdir(path):
+          os.rename(old, path)
 
 
 def read_state(path: str) -> Dict[str, Any]:

@@ -1,9 +1,10 @@
 """Checks of configuration values: each names the field, the value, what is allowed, and raises ValueError."""
 
+from collections.abc import Sequence
 import enum
 import math
 import numbers
-from typing import Any, Optional, Sequence, Type
+from typing import Any, Optional, Type
 
 
 def integer(name: str, value: Any, *, minimum: int) -> None:
@@ -33,14 +34,16 @@ def number(
     limits.append(f"of at most {maximum}" if maximum is not None else "")
     allowed = " and ".join(limit for limit in limits if limit)
     none = ", or None" if optional else ""
-    raise ValueError(f"{name} is {value!r}; it must be a finite number {allowed}{none}.")
+    raise ValueError(f"{name} is {value!r}; it must be a finite number {allowed}".rstrip() + f"{none}.")
 
 
-def member(name: str, value: Any, enumeration: Type[enum.Enum]) -> None:
-  """Requires a member of an enumeration."""
-  if not isinstance(value, enumeration):
-    members = ", ".join(f"{enumeration.__name__}.{m.name}" for m in enumeration)
-    raise ValueError(f"{name} is {value!r}; it must be one of {members}.")
+def member(name: str, value: Any, enumeration: Type[enum.Enum]) -> enum.Enum:
+  """Returns the member of an enumeration that `value` is, or whose value it is."""
+  try:
+    return enumeration(value)
+  except ValueError:
+    members = ", ".join(f"{enumeration.__name__}.{m.name} ({m.value!r})" for m in enumeration)
+    raise ValueError(f"{name} is {value!r}; it must be one of {members}.") from None
 
 
 def layer_sizes(name: str, value: Sequence[int]) -> None:

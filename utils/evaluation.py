@@ -35,7 +35,7 @@ class EvaluationResult:
 
   @property
   def mode(self) -> str:
-    """ "deterministic" or "stochastic", for logs and tables."""
+    """How the policy acted, "deterministic" or "stochastic": for logs and tables."""
     return "deterministic" if self.deterministic else "stochastic"
 
   def as_dict(self) -> dict[str, Any]:
@@ -130,7 +130,7 @@ def run_episode(
 
 
 def _can_seed(environment: dm_env.Environment) -> bool:
-  """Whether start states can be chosen; a wrapper may have `seed` and yet nothing inside to seed."""
+  """Whether start states can be chosen: a wrapper may have `seed`, and nothing inside to seed."""
   return getattr(environment, "can_seed", callable(getattr(environment, "seed", None)))
 
 

@@ -115,12 +115,12 @@ class _PolicyModule(tf.Module):
     environment_spec: specs.EnvironmentSpec,
     names: list[str],
     to_environment: Callable[[tf.Tensor], tf.Tensor],
-  ):
+  ) -> None:
     super().__init__(name="policy")
     # The variables alone: walking the network would also try to save whatever else it holds.
     self.weights = list(network.variables)
 
-    def distribution(inputs: Mapping[str, tf.Tensor]):
+    def distribution(inputs: Mapping[str, tf.Tensor]) -> Any:
       flat = [inputs[name] for name in names]
       return network(tree.unflatten_as(environment_spec.observations, flat))
 

@@ -1,49 +1,119 @@
 """Multilayer perceptrons with a normalised first layer, the torso of Acme's continuous-control agents.
 
-`acme.tf.networks` has layers of these names, but its initialisers are shared objects without a seed, so two networks
-built from them start with equal weights; and Sonnet's layer normalisation makes about twice the passes over a
-large batch that are needed. The functions computed are the same.
+`acme.tf.networks` has a layer of this name, but its initialisers are shared objects without a seed,
+so two networks built from them start with equal weights; and it passes several times more often
+over a batch than the mathematics needs. The functions computed are the same.
 """
 
-from typing import Callable, Optional, Sequence
+from collections.abc import Sequence
+from typing import Callable, Optional
 
-from acme import types
-from acme.tf import utils as tf2_utils
 import numpy as np
 import sonnet as snt
 import tensorflow as tf
+import tree
+from acme import types
 
 from temper.utils import checks
 
 
-class LayerNorm(snt.Module):
-  """Layer normalisation over the last axis with learned scale and offset (Ba 2016, https://arxiv.org/abs/1607.06450)."""
+class NormalisedLinear(snt.Module):
+  """A linear layer followed by layer normalisation (Ba 2016, https://arxiv.org/abs/1607.06450).
 
-  def __init__(self, size: int, epsilon: float = 1e-5, name: Optional[str] = None):
-    """Initialises scale to one and offset to zero, both `[size]`; `epsilon` is added to the variance."""
+  `scale * (x - mean(x)) / std(x) + offset` with `x = inputs w + b`; mean and standard deviation are
+  taken over the F features. The mean is linear, so it is subtracted from the weights, not from x.
+  `given` rearranges further, for many different inputs R beside the same first ones:
+    the variance of `x = p + r W` is `mean(p²) + r (2 p W^T + r W W^T) / F`: sums over R, not over F;
+    dividing a row by its deviation commutes with the product, so the inputs are divided.
+  What is left to do on arrays of `[K * N, F]` is one product, forwards and backwards, where there
+  would be a dozen operations.
+  """
+
+  def __init__(self, size: int, *, seed: int, epsilon: float = 1e-5, name: Optional[str] = None):
+    """Initialises the layer.
+
+    Args:
+      size: F, the number of features.
+      seed: seed of the initial weights.
+      epsilon: added to the variance.
+      name: module name.
+    """
     super().__init__(name=name)
+    self._size = size
+    self._w_init = fan_out_uniform(seed)
     self._epsilon = epsilon
     self.scale = tf.Variable(tf.ones([size]), name="scale")
     self.offset = tf.Variable(tf.zeros([size]), name="offset")
 
   def __call__(self, inputs: tf.Tensor) -> tf.Tensor:
-    """Normalises `[..., size]`."""
-    centred = inputs - tf.reduce_mean(inputs, axis=-1, keepdims=True)
-    variance = tf.reduce_mean(tf.square(centred), axis=-1, keepdims=True)
-    return centred * tf.math.rsqrt(variance + self._epsilon) * self.scale + self.offset
+    """Maps `[B, D]` to `[B, F]`."""
+    self._make_weights(inputs.shape[-1])
+    x = tf.nn.bias_add(inputs @ _centre(self.w), self.b - tf.reduce_mean(self.b))
+    inverse = self._inverse_deviation(tf.reduce_mean(tf.square(x), axis=-1, keepdims=True))
+    return x * inverse * self.scale + self.offset
+
+  def given(self, fixed: tf.Tensor, rest_size: int) -> Callable[[tf.Tensor], tf.Tensor]:
+    """Does what depends on the first inputs alone.
+
+    Args:
+      fixed: `[N, D]`, the first D inputs of the layer.
+      rest_size: R, how many inputs follow.
+
+    Returns:
+      A function that maps the other inputs, `[K, N, R]`, to `[K * N, F]`.
+    """
+    self._make_weights(fixed.shape[-1] + rest_size)
+    of_fixed, of_rest = tf.split(self.w, [fixed.shape[-1], rest_size])
+    # The one that the bias is multiplied by is an input too.
+    of_rows = _centre(tf.concat([of_fixed, self.b[None]], axis=0))
+    of_rest = _centre(of_rest)
+    rows = tf.concat([fixed, tf.ones_like(fixed[:, :1])], axis=1)
+    scaled = tf.concat([of_rest, of_rows], axis=0) * self.scale
+
+    p = rows @ of_rows
+    variance_of_p = tf.reduce_mean(tf.square(p), axis=-1, keepdims=True)  # [N, 1]
+    crossed = tf.matmul(p, of_rest * (2.0 / self._size), transpose_b=True)  # [N, R]
+    gram = tf.matmul(of_rest, of_rest / self._size, transpose_b=True)  # [R, R]
+
+    def finish(rest: tf.Tensor) -> tf.Tensor:
+      squared = tf.reshape(tf.reshape(rest, [-1, rest_size]) @ gram, tf.shape(rest))
+      variance = variance_of_p + tf.reduce_sum(rest * (squared + crossed), axis=-1, keepdims=True)
+      inverse = self._inverse_deviation(variance)  # [K, N, 1]
+      divided = tf.concat([rest * inverse, rows * inverse], axis=-1)
+      flat = tf.reshape(divided, [-1, divided.shape[-1]])
+      return tf.nn.bias_add(flat @ scaled, self.offset)
+
+    return finish
+
+  def _inverse_deviation(self, variance: tf.Tensor) -> tf.Tensor:
+    # Rounding may leave a variance of zero slightly negative.
+    return tf.math.rsqrt(tf.nn.relu(variance) + self._epsilon)
+
+  @snt.once
+  def _make_weights(self, input_size: int) -> None:
+    self.w = tf.Variable(self._w_init([input_size, self._size], tf.float32), name="w")
+    self.b = tf.Variable(tf.zeros([self._size]), name="b")
+
+
+def _centre(weights: tf.Tensor) -> tf.Tensor:
+  """Subtracts each row's mean."""
+  return weights - tf.reduce_mean(weights, axis=1, keepdims=True)
 
 
 class LayerNormMLP(snt.Module):
-  """Linear, layer normalisation, tanh, then linear layers with an activation; as `acme.tf.networks.LayerNormMLP`."""
+  """A normalised linear layer, tanh, then linear layers with an activation.
+
+  The function of `acme.tf.networks.LayerNormMLP`.
+  """
 
   def __init__(
-      self,
-      layer_sizes: Sequence[int],
-      *,
-      seed: int,
-      activation: Callable[[tf.Tensor], tf.Tensor] = tf.nn.elu,
-      activate_final: bool = False,
-      name: str = "layer_norm_mlp",
+    self,
+    layer_sizes: Sequence[int],
+    *,
+    seed: int,
+    activation: Callable[[tf.Tensor], tf.Tensor] = tf.nn.elu,
+    activate_final: bool = False,
+    name: str = "layer_norm_mlp",
   ):
     """Initialises the layers.
 
@@ -60,18 +130,26 @@ class LayerNormMLP(snt.Module):
     super().__init__(name=name)
     checks.layer_sizes("layer_sizes", layer_sizes)
     seeds = np.random.SeedSequence(seed).generate_state(len(layer_sizes))
-    self._first = snt.Linear(layer_sizes[0], w_init=fan_out_uniform(seeds[0]))
-    self._norm = LayerNorm(layer_sizes[0])
+    self._first = NormalisedLinear(layer_sizes[0], seed=seeds[0])
     self._rest = [
-        snt.Linear(size, w_init=fan_out_uniform(layer_seed))
-        for size, layer_seed in zip(layer_sizes[1:], seeds[1:])
+      snt.Linear(size, w_init=fan_out_uniform(layer_seed))
+      for size, layer_seed in zip(layer_sizes[1:], seeds[1:])
     ]
     self._activation = activation
     self._activate_final = activate_final
 
   def __call__(self, inputs: types.NestedTensor) -> tf.Tensor:
     """Maps a nest of `[B, ...]`, flattened and concatenated, to `[B, layer_sizes[-1]]`."""
-    hidden = tf.tanh(self._norm(self._first(tf2_utils.batch_concat(inputs))))
+    leaves = [snt.flatten(leaf) for leaf in tree.flatten(inputs)]
+    return self._after_first(self._first(leaves[0] if len(leaves) == 1 else tf.concat(leaves, 1)))
+
+  def given(self, fixed: tf.Tensor, rest_size: int) -> Callable[[tf.Tensor], tf.Tensor]:
+    """Does what depends on the first inputs alone; see `NormalisedLinear.given`."""
+    first = self._first.given(fixed, rest_size)
+    return lambda rest: self._after_first(first(rest))
+
+  def _after_first(self, hidden: tf.Tensor) -> tf.Tensor:
+    hidden = tf.tanh(hidden)
     for i, layer in enumerate(self._rest):
       hidden = layer(hidden)
       if self._activate_final or i + 1 < len(self._rest):
@@ -81,8 +159,11 @@ class LayerNormMLP(snt.Module):
 
 def fan_out_uniform(seed: int) -> tf.keras.initializers.Initializer:
   """Uniform initial weights with variance 0.333 / fan-out, which Acme's continuous agents use."""
-  # Keras' initialisers are stateless given a seed: the same seed gives the same weights at every call, which Sonnet's do not.
-  return tf.keras.initializers.VarianceScaling(0.333, mode="fan_out", distribution="uniform", seed=int(seed))
+  # Keras' initialisers are stateless given a seed: the same seed gives the same weights at every
+  # call, which Sonnet's do not.
+  return tf.keras.initializers.VarianceScaling(
+    0.333, mode="fan_out", distribution="uniform", seed=int(seed)
+  )
 
 
 def near_zero(seed: int) -> tf.keras.initializers.Initializer:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 import os
+from typing import Any
 
 import numpy as np
 
@@ -78,7 +79,7 @@ def plot_learning_curve(log_directory: str, path: str, *, title: str) -> None:
   figure.savefig(path, format="png", metadata={"Software": None})
 
 
-def _draw_training(axes, rows: list[Mapping[str, str]]) -> None:
+def _draw_training(axes: Any, rows: Sequence[Mapping[str, str]]) -> None:
   """Draws every training episode faintly and their moving mean boldly."""
   if not rows:
     return
@@ -104,7 +105,7 @@ def _draw_training(axes, rows: list[Mapping[str, str]]) -> None:
     )
 
 
-def _draw_evaluations(axes, rows: list[Mapping[str, str]]) -> None:
+def _draw_evaluations(axes: Any, rows: Sequence[Mapping[str, str]]) -> None:
   """Draws evaluation means with their 95 % intervals, one series a mode."""
   for mode, (colour, marker) in _MODES.items():
     chosen = [row for row in rows if row["mode"] == mode]

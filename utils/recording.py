@@ -11,7 +11,6 @@ from temper.utils import evaluation
 
 # GIF players slow down anything above 50 frames a second.
 _FRAMES_PER_SECOND = 25
-_MAX_FRAMES = 250
 _MAX_SIDE = 320
 
 
@@ -20,7 +19,7 @@ class RenderingError(RuntimeError):
 
 
 def record_episode(
-  environment: dm_env.Environment, actor: core.Actor, *, seed: int, max_frames: int = _MAX_FRAMES
+  environment: dm_env.Environment, actor: core.Actor, *, seed: int, stride: int = 1
 ) -> "tuple[list[np.ndarray], float]":
   """Plays one episode and draws it.
 
@@ -28,7 +27,7 @@ def record_episode(
     environment: has a `render()` that returns uint8 `[H, W, 3]`.
     actor: an evaluation actor.
     seed: chooses the start state.
-    max_frames: longer episodes are thinned evenly to at most this many frames.
+    stride: every how many steps to draw, at least 1; the first and the last step are always drawn.
 
   Returns:
     The frames with their captions, uint8 `[H', W', 3]` each, no side above 320 pixels before the
@@ -36,23 +35,22 @@ def record_episode(
 
   Raises:
     RenderingError: if the environment has no `render`, or it fails or gives no picture.
+    ValueError: if `stride` is less than 1.
   """
+  if stride < 1:
+    raise ValueError(f"stride must be at least 1, got {stride}.")
   frames: list[np.ndarray] = []
-  state = {"step": 0, "return": 0.0, "stride": 1}
+  step, total = 0, 0.0
 
   def on_step(timestep: dm_env.TimeStep) -> None:
+    nonlocal step, total
     if not timestep.first():
-      state["step"] += 1
-      state["return"] += float(timestep.reward)
-    if state["step"] % state["stride"] and not timestep.last():
-      return
-    frames.append(caption(_render(environment), state["step"], state["return"]))
-    if len(frames) > max_frames:
-      # Every other frame goes, and from here on only every other one comes.
-      del frames[1::2]
-      state["stride"] *= 2
+      step += 1
+      total += float(timestep.reward)
+    if step % stride == 0 or timestep.last():
+      frames.append(caption(_render(environment), step, total))
 
-  total, _ = evaluation.run_episode(environment, actor, seed=seed, on_step=on_step)
+  evaluation.run_episode(environment, actor, seed=seed, on_step=on_step)
   return frames, total
 
 

@@ -6,7 +6,7 @@ from typing import Callable
 from absl import logging
 import reverb
 
-# A server that is busy, such as with a checkpoint, may answer late: two late answers in a row are needed.
+# A server that is busy, such as with a checkpoint, may answer late: it takes two in a row.
 _ANSWER_SECONDS = 8
 _FAILURES_IN_A_ROW = 2
 
@@ -25,21 +25,23 @@ def check_server(client: reverb.Client, timeout_seconds: int = _ANSWER_SECONDS) 
     client.server_info(timeout=timeout_seconds)
   except (reverb.ReverbError, RuntimeError) as error:
     raise ReplayLostError(
-        f"The replay server at {client.server_address} has not answered for {timeout_seconds} s, so nothing can be "
-        "added or sampled. Start again from the last checkpoint."
+      f"The replay server at {client.server_address} has not answered for {timeout_seconds} s, so "
+      "nothing can be added or sampled. Start again from the last checkpoint."
     ) from error
 
 
 class ServerWatch:
-  """Asks a server for signs of life, from a thread of its own, and calls back once when there are none."""
+  """Asks a server for signs of life in a thread of its own; calls back once there are none."""
 
-  def __init__(self, client: reverb.Client, on_lost: Callable[[], None], period_seconds: float = 5.0):
+  def __init__(
+    self, client: reverb.Client, on_lost: Callable[[], None], period_seconds: float = 5.0
+  ):
     """Starts watching.
 
     Args:
       client: client of the server.
-      on_lost: called once, in the watching thread, when the server is gone. It takes at most two periods and two
-        answer times until then, about 26 s with the default.
+      on_lost: called once, in the watching thread, when the server is gone. It takes at most two
+        periods and two answer times until then, about 26 s with the default.
       period_seconds: time between two questions.
     """
     self._client = client
@@ -52,7 +54,7 @@ class ServerWatch:
   def stop(self) -> None:
     """Ends watching; to be called before the server is stopped on purpose."""
     self._stopped.set()
-    # The thread is at most waiting for a server that does not answer, for which nobody should wait here.
+    # The thread is at most waiting for a server that does not answer; nobody should wait here too.
     self._thread.join(timeout=1.0)
 
   def _watch(self) -> None:

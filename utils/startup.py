@@ -159,11 +159,14 @@ def silence_gym() -> None:
 
 
 def quiet() -> None:
-  """For command-line tools, to be called before TensorFlow is imported: hides its banner lines.
+  """For command-line tools, to be called before TensorFlow is imported: leaves no trace of it.
 
-  `TF_CPP_MIN_LOG_LEVEL` becomes 2 (errors only) unless the user has set it.
+  Its banner lines are hidden: `TF_CPP_MIN_LOG_LEVEL` becomes 2 (errors only) unless the user has
+  set it. And Keras, at its import, makes no folder in the user's home that was not there.
   """
   os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+  if not os.path.exists(os.path.join(os.path.expanduser("~"), ".keras")):
+    os.environ.setdefault("KERAS_HOME", os.devnull)  # No folder can be made under it.
   silence_gym()
 
 

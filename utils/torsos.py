@@ -128,15 +128,14 @@ class ImageTorso(snt.Module):
           w_init=tf.keras.initializers.VarianceScaling(2.0, seed=layer_seed),
         )
       )
-    self._linear = snt.Linear(_IMAGE_FEATURES, w_init=mlp.fan_out_uniform(seeds[-1]))
-    self._norm = mlp.LayerNorm(_IMAGE_FEATURES)
+    self._bottleneck = mlp.NormalisedLinear(_IMAGE_FEATURES, seed=seeds[-1])
 
   def __call__(self, images: tf.Tensor) -> tf.Tensor:
     """Maps uint8 images `[B, H, W, C]` to float32 features `[B, 64]` in (-1, 1)."""
     hidden = tf.cast(images, tf.float32) / 255.0
     for convolution in self._convolutions:
       hidden = tf.nn.relu(convolution(hidden))
-    return tf.tanh(self._norm(self._linear(snt.flatten(hidden))))
+    return tf.tanh(self._bottleneck(snt.flatten(hidden)))
 
 
 def make_observation_torso(

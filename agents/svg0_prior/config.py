@@ -7,6 +7,7 @@ from acme.adders import reverb as reverb_adders
 import sonnet as snt
 
 from temper.utils import checks
+from temper.utils import sampled_values
 from temper.utils import svg0_utils
 
 
@@ -81,7 +82,7 @@ class SVG0Config:
   prior_keys: Optional[Tuple[str, ...]] = None
   init_scale: float = 0.7
   min_scale: float = 0.3
-  sample_block_rows: int = 2816
+  sample_block_rows: int = sampled_values.DEFAULT_BLOCK_ROWS
 
   def __post_init__(self):
     for name in (
@@ -108,7 +109,8 @@ class SVG0Config:
       checks.number(name, getattr(self, name), above=0, optional=True)
     for name in ("policy_layer_sizes", "critic_layer_sizes", "prior_layer_sizes"):
       checks.layer_sizes(name, getattr(self, name))
-    checks.member("entropy_estimator", self.entropy_estimator, svg0_utils.EntropyEstimator)
+    estimator = checks.member("entropy_estimator", self.entropy_estimator, svg0_utils.EntropyEstimator)
+    object.__setattr__(self, "entropy_estimator", estimator)  # A frozen dataclass allows no other way.
     if self.min_replay_size > self.max_replay_size * self.sequence_length:
       raise ValueError(
           f"min_replay_size is {self.min_replay_size} environment steps, but max_replay_size = {self.max_replay_size} "

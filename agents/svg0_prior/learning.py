@@ -2,7 +2,6 @@
 
 from typing import Dict, Iterator, Mapping, NamedTuple, Optional, Union
 
-from acme.tf import utils as tf2_utils
 from acme.utils import counting
 from acme.utils import loggers
 import reverb
@@ -18,10 +17,10 @@ from temper.utils import svg0_utils
 
 
 class _Batch(NamedTuple):
-  """A batch of sequences; `[T+1, B, ...]` unless said otherwise."""
+  """A batch of sequences, time-major."""
 
-  observation: tf.Tensor
-  action: tf.Tensor
+  observation: tf.Tensor  # Nest of [(T+1) B, ...], all sequences' first steps before the second ones.
+  action: tf.Tensor  # [(T+1) B, A]
   r_t: tf.Tensor  # [T, B]
   discount_t: tf.Tensor  # [T, B]
   restart_t: tf.Tensor  # [T, B], whether the next step starts an episode.
@@ -144,7 +143,7 @@ class SVG0Learner(learner_lib.Learner):
     self._update_targets()
     batch = _to_time_major(sample, self._reward_scale)
     with tf.GradientTape(persistent=True) as tape:
-      result = self._losses(batch, seed)
+      result = self._losses(batch, seed, tape)
     losses_by_network = {"critic": result.critic, "policy": result.policy}
     if result.prior is not None:
       losses_by_network["prior"] = result.prior
@@ -160,14 +159,14 @@ class SVG0Learner(learner_lib.Learner):
     metrics.update(self._sample_age(sample))
     return metrics
 
-  def _losses(self, batch: _Batch, seed: tf.Tensor) -> _Losses:
-    num_pairs, batch_size = batch.restart_t.shape[0], tf.shape(batch.restart_t)[1]
+  def _losses(self, batch: _Batch, seed: tf.Tensor, tape: tf.GradientTape) -> _Losses:
+    num_pairs, batch_size = batch.restart_t.shape[0], _batch_size(batch.restart_t, axis=1)
     outputs = self._evaluate_networks(batch, seed)
     split = lambda x: tf.reshape(x, [num_pairs + 1, batch_size])
 
     entropy = split(self._entropy(outputs))
     kl_to_target = split(outputs.analytic_kl_to_target) if self._prior is not None else tf.zeros_like(entropy)
-    v_t = self._values(batch.observation, outputs.target_samples)
+    v_t = self._mean_target_q(batch, outputs.target_samples, tape, first_step=1, differentiable=False)
     v_t -= self._distillation_cost * tf.stop_gradient(kl_to_target[1:])
     if self._soft_value_target:
       v_t += self._entropy_cost * tf.stop_gradient(entropy[1:])
@@ -179,7 +178,9 @@ class SVG0Learner(learner_lib.Learner):
         split(outputs.target_q)[:-1], v_t, batch.r_t, self._discount * batch.discount_t, log_rho_tm1, self._lambda
     )
     q_tm1 = split(outputs.online_q)[:-1]
-    expected_q_tm1 = self._expected_q(batch.observation, outputs.online_samples)
+    expected_q_tm1 = self._mean_target_q(
+        batch, outputs.online_samples, tape, first_step=0, differentiable=True
+    )
     policy_loss = losses.policy_loss(
         expected_q_tm1, entropy[:-1], batch.restart_t, self._entropy_cost, kl_to_target[:-1], self._distillation_cost
     )
@@ -209,37 +210,26 @@ class SVG0Learner(learner_lib.Learner):
         entropy_estimator=self._entropy_estimator,
         seeds=(seed, seed + tf.constant([500_009, 0])),
     )
-    merged = tree.map_structure(_merge_time_and_batch, (batch.observation, batch.action))
-    return core(merged)
+    return core((batch.observation, batch.action))
 
   def _entropy(self, outputs) -> tf.Tensor:
     if self._entropy_estimator is svg0_utils.EntropyEstimator.ANALYTIC:
       return outputs.online_entropy
     return tf.reduce_mean(-outputs.online_log_probs, axis=0)
 
-  def _values(self, observation: tf.Tensor, samples: tf.Tensor) -> tf.Tensor:
-    """Target values of the steps 1..T, `[T, B]`; step 0's is never used."""
-    return self._mean_target_q(
-        tree.map_structure(lambda x: x[1:], observation), samples, slice(1, None), differentiable=False
-    )
-
-  def _expected_q(self, observation: tf.Tensor, samples: tf.Tensor) -> tf.Tensor:
-    """Mean target-critic value of the policy's actions at the steps 0..T-1, `[T, B]`."""
-    return self._mean_target_q(
-        tree.map_structure(lambda x: x[:-1], observation), samples, slice(None, -1), differentiable=True
-    )
-
-  def _mean_target_q(self, observation, samples: tf.Tensor, steps: slice, differentiable: bool) -> tf.Tensor:
-    """Averages the target critic over `samples` `[S, (T+1) B, A]` at the chosen steps."""
-    first = tree.flatten(observation)[0]
-    num_pairs, batch_size = first.shape[0], first.shape[1]
-    split = tf.reshape(samples, [samples.shape[0], num_pairs + 1, -1 if batch_size is None else batch_size, *samples.shape[2:]])
-    chosen = tf.reshape(split[:, steps], [samples.shape[0], -1 if batch_size is None else num_pairs * batch_size, *samples.shape[2:]])
+  def _mean_target_q(
+      self, batch: _Batch, samples: tf.Tensor, tape: tf.GradientTape, *, first_step: int, differentiable: bool
+  ) -> tf.Tensor:
+    """Averages the target critic over samples `[S, (T+1) B, A]` at T steps from `first_step` on, `[T, B]`."""
+    num_pairs, batch_size = batch.r_t.shape[0], _batch_size(batch.r_t, axis=1)
+    # Rows are time-major, so T consecutive steps are consecutive rows.
+    rows = lambda x, axis: _rows(x, first_step * batch_size, num_pairs * batch_size, axis)
     values = sampled_values.sampled_values(
         self._target_critic,
-        tree.map_structure(_merge_time_and_batch, observation),
-        chosen,
+        tree.map_structure(lambda x: rows(x, 0), batch.observation),
+        rows(samples, 1),
         differentiable=differentiable,
+        tape=tape,
         block_rows=self._sample_block_rows,
     )
     return tf.reshape(tf.reduce_mean(values, axis=0), [num_pairs, -1])
@@ -248,22 +238,38 @@ class SVG0Learner(learner_lib.Learner):
     extras = sample.data.extras
     if not isinstance(extras, Mapping) or "policy_version" not in extras:
       return {}
-    age = self._num_steps.read_value() - extras["policy_version"]
+    # Of each sequence's newest step: the row that closes an episode holds zeros, not a version.
+    age = self._num_steps.read_value() - tf.reduce_max(extras["policy_version"], axis=1)
     return {"sample_age": tf.reduce_mean(tf.cast(age, tf.float32))}
 
 
 def _to_time_major(sample: reverb.ReplaySample, reward_scale: float) -> _Batch:
-  data = tf2_utils.batch_to_sequence(sample.data)
-  reward = tf.cast(data.reward, tf.float32)
+  data = sample.data
+  length, batch_size = data.reward.shape[1], _batch_size(data.reward, axis=0)
+  # One gather of rows, since transposing each tensor costs more than all else that is done to it here.
+  order = tf.reshape(tf.transpose(tf.reshape(tf.range(batch_size * length), [batch_size, length])), [-1])
+  by_row = lambda x: tf.gather(snt.merge_leading_dims(x, 2), order)
+  by_step = lambda x: tf.reshape(by_row(x), [length, batch_size])
   return _Batch(
-      observation=data.observation,
-      action=data.action,
-      r_t=reward_scale * reward[:-1],
-      discount_t=tf.cast(data.discount[:-1], tf.float32),
-      restart_t=data.start_of_episode[1:],
-      behaviour_log_prob_tm1=tf.cast(data.extras["log_prob"][:-1], tf.float32),
+      observation=tree.map_structure(by_row, data.observation),
+      action=by_row(data.action),
+      r_t=reward_scale * tf.cast(by_step(data.reward)[:-1], tf.float32),
+      discount_t=tf.cast(by_step(data.discount)[:-1], tf.float32),
+      restart_t=by_step(data.start_of_episode)[1:],
+      behaviour_log_prob_tm1=tf.cast(by_step(data.extras["log_prob"])[:-1], tf.float32),
   )
 
 
-def _merge_time_and_batch(x: tf.Tensor) -> tf.Tensor:
-  return snt.merge_leading_dims(x, 2)
+def _batch_size(x: tf.Tensor, axis: int) -> Union[int, tf.Tensor]:
+  """Returns the size of an axis: the number where it is known, since the graph is then cut to it."""
+  return tf.shape(x)[axis] if x.shape[axis] is None else x.shape[axis]
+
+
+def _rows(x: tf.Tensor, begin: Union[int, tf.Tensor], size: Union[int, tf.Tensor], axis: int) -> tf.Tensor:
+  """Cuts `size` rows along an axis."""
+  starts = [begin if i == axis else 0 for i in range(x.shape.rank)]
+  sizes = [size if i == axis else -1 for i in range(x.shape.rank)]
+  cut = tf.slice(x, starts, sizes)
+  # Without a known size TensorFlow forgets the other axes' sizes too.
+  cut.set_shape([*x.shape[:axis], size if isinstance(size, int) else None, *x.shape[axis + 1 :]])
+  return cut

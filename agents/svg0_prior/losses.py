@@ -12,7 +12,6 @@ import math
 from typing import Union
 
 import tensorflow as tf
-import tensorflow_probability as tfp
 
 from temper.utils import svg0_utils
 
@@ -64,8 +63,8 @@ def retrace_targets(
 
   `delta_k = r_k + discount_k v_{k+1} - q_k`,
   `q*_t = q_t + sum_{k >= t} (prod_{i=t+1..k} discount_{i-1} c_i) delta_k`, with `c_i = lambda min(1, w_i)`.
-  The sum solves `e_t = delta_t + discount_t c_{t+1} e_{t+1}`, a linear recurrence that is evaluated as a scan of
-  logarithmic depth, so that the graph hardly grows with T.
+  The sum solves `e_t = delta_t + discount_t c_{t+1} e_{t+1}`, a linear recurrence that is evaluated by doubling, so
+  that the graph grows with the logarithm of T.
 
   Args:
     q_tm1: `[T, B]`, target critic at the stored steps 0..T-1.
@@ -77,22 +76,25 @@ def retrace_targets(
 
   Returns:
     `[T, B]`, with the gradient stopped.
+
+  Raises:
+    ValueError: if an argument is not of rank 2, or T is not known when the graph is made.
   """
   _check_rank_two(q_tm1=q_tm1, v_t=v_t, r_t=r_t, discount_t=discount_t, log_rho_tm1=log_rho_tm1)
+  if q_tm1.shape[0] is None:
+    raise ValueError(f"q_tm1 has shape {q_tm1.shape}; the number of steps must be known. Batches are of equal length.")
   # min(1, w) = exp(min(0, log w)): never overflows.
   c_tm1 = lambda_ * tf.exp(tf.minimum(log_rho_tm1, 0.0))
-  # Nothing follows the last pair, so the factor there multiplies a zero.
-  c_t = tf.concat([c_tm1[1:], tf.zeros_like(c_tm1[:1])], axis=0)
-  delta_t = r_t + discount_t * v_t - q_tm1
-
-  def compose(later, earlier):
-    # Both stand for e -> offset + slope * e; the scan runs from the last step to the first.
-    return earlier[0] * later[0], earlier[1] + earlier[0] * later[1]
-
-  slopes = tf.reverse(discount_t * c_t, [0])
-  offsets = tf.reverse(delta_t, [0])
-  _, errors = tfp.math.scan_associative(compose, (slopes, offsets), max_num_levels=32)
-  return tf.stop_gradient(q_tm1 + tf.reverse(errors, [0]))
+  later = lambda x, steps: tf.concat([x[steps:], tf.zeros_like(x[:steps])], axis=0)
+  errors = tf.stop_gradient(r_t + discount_t * v_t - q_tm1)
+  slopes = tf.stop_gradient(discount_t * later(c_tm1, 1))
+  # Before each turn `e_t = errors_t + slopes_t e_{t + steps}`; nothing follows the last pair.
+  steps = 1
+  while steps < q_tm1.shape[0]:
+    errors += slopes * later(errors, steps)
+    slopes *= later(slopes, steps)
+    steps *= 2
+  return tf.stop_gradient(q_tm1) + errors
 
 
 def critic_loss(q_tm1: tf.Tensor, target_tm1: tf.Tensor, restart_t: tf.Tensor) -> tf.Tensor:

@@ -14,6 +14,7 @@ import tensorflow_probability as tfp
 import tree
 
 from temper.utils import mlp
+from temper.utils import sampled_values
 from temper.utils import svg0_utils
 from temper.utils import torsos
 
@@ -141,15 +142,35 @@ class CriticNetwork(snt.Module):
     super().__init__(name=name)
     body_seed, head_seed = np.random.SeedSequence(seed).generate_state(2)
     self._torso = torso
-    self._minimum, self._maximum = action_spec.minimum, action_spec.maximum
+    shape = action_spec.shape
+    self._minimum = np.broadcast_to(action_spec.minimum, shape).astype(np.float32)
+    self._maximum = np.broadcast_to(action_spec.maximum, shape).astype(np.float32)
     self._body = mlp.LayerNormMLP(layer_sizes, seed=body_seed, activate_final=True)
     self._head = snt.Linear(1, w_init=mlp.near_zero(head_seed))
 
   def __call__(self, observation: types.NestedTensor, action: tf.Tensor) -> tf.Tensor:
     """Maps batches of observations and of actions to `[B, 1]`."""
-    clipped = tf.clip_by_value(action, tf.cast(self._minimum, action.dtype), tf.cast(self._maximum, action.dtype))
-    features = self._torso(observation)
-    return self._head(self._body([features, tf.cast(clipped, features.dtype)]))
+    return self.given(observation)(action[None])[0][:, None]
+
+  def given(self, observation: types.NestedTensor) -> sampled_values.ValuesOfActions:
+    """Encodes N observations once; returns what maps actions `[K, N, *A]` to values `[K, N]`."""
+    size = int(np.prod(self._minimum.shape, dtype=int))
+    body = self._body.given(self._torso(observation), size)
+
+    def values(actions: tf.Tensor) -> tf.Tensor:
+      clipped = _clip(actions, self._minimum, self._maximum)
+      shape = tf.shape(actions)[:2]
+      flat = tf.reshape(clipped, [shape[0], shape[1], size])
+      return tf.reshape(self._head(body(flat)), shape)
+
+    return values
+
+
+@tf.custom_gradient
+def _clip(action: tf.Tensor, minimum: np.ndarray, maximum: np.ndarray):
+  """Clips to the bounds; the gradient passes where nothing was clipped."""
+  clipped = tf.maximum(tf.minimum(action, maximum), minimum)
+  return clipped, lambda upstream: (upstream * tf.cast(tf.equal(action, clipped), action.dtype), None, None)
 
 
 def make_default_networks(

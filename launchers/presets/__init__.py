@@ -1,7 +1,6 @@
 """Settings that train well, by agent and environment family: one module a family."""
 
 import difflib
-from typing import Dict, List
 
 from temper.launchers.presets import cartpole_swingup
 from temper.launchers.presets import default

@@ -12,6 +12,8 @@ PRESETS = {
       "prior_layer_sizes": (64, 64),
       "batch_size": 64,
       "sequence_length": 8,
+      "num_action_samples": 5,
+      "entropy_estimator": "analytic",
       "policy_learning_rate": 5e-4,
       "critic_learning_rate": 5e-4,
       "prior_learning_rate": 5e-4,

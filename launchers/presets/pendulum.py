@@ -14,6 +14,8 @@ PRESETS = {
       "prior_layer_sizes": (64, 64),
       "batch_size": 64,
       "sequence_length": 8,
+      "num_action_samples": 5,
+      "entropy_estimator": "analytic",
       "policy_learning_rate": 1e-3,
       "critic_learning_rate": 1e-3,
       "prior_learning_rate": 1e-3,

@@ -68,7 +68,8 @@ def source_files(root: pathlib.Path = ROOT) -> list[str]:
       listing, cwd=root, capture_output=True, text=True, check=True
     ).stdout.splitlines()
   except (OSError, subprocess.CalledProcessError):
-    names = [path.relative_to(root).as_posix() for path in root.glob("**/*")]
+    paths = (path for folder in _FOLDERS for path in (root / folder).rglob("*"))
+    names = ["setup.py", *(path.relative_to(root).as_posix() for path in paths)]
   return sorted(name for name in names if _is_source(root, name))
 
 

@@ -131,11 +131,14 @@ def test_make_targets_exist(page):
 
 
 def test_commands_parse(tmp_path):
+  environment = dict(os.environ, HOME=str(tmp_path))
   shown = [(page, temper_words(words)) for page in PAGES for words in commands(_read(page))]
   shown += [("README.md", ["temper", "--help"]), ("README.md", ["temper", "train", "--steps=7"])]
   # `train` gets as far as the library function that would run; the others say their help.
   code = """
     import ast, sys
+    from temper.utils import startup
+    startup.quiet()
     from temper.launchers import experiment, main
 
     class Reached(BaseException):
@@ -161,8 +164,12 @@ def test_commands_parse(tmp_path):
     [sys.executable, "-W", "ignore", "-c", textwrap.dedent(code)],
     input=repr(shown),
     cwd=tmp_path,
+    env={name: value for name, value in environment.items() if name != "KERAS_HOME"},
     capture_output=True,
     text=True,
     check=False,
   )
   assert answer.returncode == 0, answer.stdout + answer.stderr
+  assert list(tmp_path.iterdir()) == [], (
+    "Neither the folder nor the home is where files may appear."
+  )

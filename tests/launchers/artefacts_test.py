@@ -1,9 +1,15 @@
 """Tests of `temper.launchers.artefacts`."""
 
+from unittest import mock
+
+import dm_env
+from dm_env import specs
+import numpy as np
 import pytest
 
 from temper.launchers import artefacts
 from temper.launchers.run_directory import RunDirectory
+from temper.utils import evaluation
 
 _SUMMARY = {
   "title": "SVG0 on gym:Pendulum-v1, seed 0",
@@ -66,3 +72,43 @@ def test_only_what_exists_is_listed(tmp_path):
   (tmp_path / "policy").mkdir()
   found = artefacts.existing(directory, "")
   assert found == {"policy": directory.policy, "result": directory.result}
+
+
+@pytest.mark.parametrize("length, frames", [(20, 21), (250, 251), (251, 127), (1000, 251)])
+def test_the_film_shows_the_median_episode_in_a_bounded_number_of_frames(
+  monkeypatch, length, frames
+):
+  class _Slope(dm_env.Environment):
+    """Its rewards are the seed's last digit."""
+
+    def seed(self, seed):
+      self._digit = seed % 10
+
+    def reset(self):
+      self._step = 0
+      return dm_env.restart(np.zeros(1, np.float32))
+
+    def step(self, action):
+      self._step += 1
+      make = dm_env.termination if self._step == length else dm_env.transition
+      return make(reward=float(self._digit), observation=np.zeros(1, np.float32))
+
+    def render(self):
+      return np.zeros((8, 16, 3), np.uint8)
+
+    def observation_spec(self):
+      return specs.Array((1,), np.float32)
+
+    def action_spec(self):
+      return specs.BoundedArray((1,), np.float32, -1, 1)
+
+  actor = mock.Mock()
+  environment = _Slope()
+  evaluated = evaluation.evaluate(environment, actor, episodes=5, deterministic=True)
+  written = {}
+  monkeypatch.setattr(
+    artefacts.recording, "write_gif", lambda film, path: written.update({path: len(film)})
+  )
+  filmed = artefacts.film(environment, actor, evaluated, "episode.gif")
+  assert filmed == np.median(evaluated.returns)
+  assert written == {"episode.gif": frames}

@@ -216,8 +216,13 @@ def test_nan_names_the_tensors_and_keeps_the_last_good_checkpoint(tmp_path):
     assert np.all(np.isfinite(value))
 
 
-def test_own_networks_are_used_and_a_missing_picture_is_only_noted(tmp_path, capfd):
+def test_own_networks_are_used_and_missing_pictures_are_only_noted(tmp_path, capfd, monkeypatch):
   made = []
+
+  def no_matplotlib(*unused, **unused_options):
+    raise ImportError("install the plots extra")
+
+  monkeypatch.setattr(experiment.plotting, "plot_learning_curve", no_matplotlib)
 
   def make_networks(spec):
     networks = svg0_prior.SVG0Networks(
@@ -245,8 +250,11 @@ def test_own_networks_are_used_and_a_missing_picture_is_only_noted(tmp_path, cap
     )
   )
   assert len(made) == 1 and result.steps == 45
-  assert "No GIF of an episode" in capfd.readouterr().err
+  noted = capfd.readouterr().err
+  assert "No GIF of an episode" in noted and "No learning curve: install the plots extra" in noted
   assert not os.path.exists(tmp_path / "episode.gif")
+  assert "learning curve" not in result.summary["artefacts"]
+  assert os.path.exists(tmp_path / "result.json")
 
 
 @pytest.mark.parametrize(

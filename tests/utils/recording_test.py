@@ -80,18 +80,15 @@ def test_large_pictures_shrink_in_proportion():
   assert frame.shape[1] == 320 and 160 < frame.shape[0] < 220
 
 
-def test_long_episodes_are_thinned_and_keep_their_end():
-  frames, _ = recording.record_episode(_Painted(1000), _Still(), seed=0, max_frames=50)
-  assert 25 <= len(frames) <= 51
-  np.testing.assert_array_equal(
-    frames[-1], recording.caption(_Painted(1).render() * 0 + _last_picture(), 1000, 500.0)
-  )
-
-
-def _last_picture():
-  environment = _Painted(1000)
-  environment._step = 1000
-  return environment.render()
+@pytest.mark.parametrize("length, stride, drawn", [(1000, 100, 11), (25, 10, 4), (3, 10, 2)])
+def test_a_stride_thins_the_episode_and_keeps_both_ends(length, stride, drawn):
+  environment = _Painted(length)
+  frames, total = recording.record_episode(environment, _Still(), seed=0, stride=stride)
+  assert len(frames) == drawn and total == length / 2
+  last = recording.caption(environment.render(), length, total)
+  np.testing.assert_array_equal(frames[-1], last)
+  with pytest.raises(ValueError, match="stride"):
+    recording.record_episode(environment, _Still(), seed=0, stride=0)
 
 
 def test_gif_holds_all_frames_and_repeats(tmp_path):

@@ -159,10 +159,12 @@ def test_import_is_light_and_gym_stays_silent():
   assert (answer.returncode, answer.stdout, answer.stderr) == (0, "", "")
 
 
-def test_quiet_keeps_the_users_log_level(monkeypatch):
+def test_quiet_keeps_what_the_user_has_set(monkeypatch):
+  monkeypatch.setenv("KERAS_HOME", "elsewhere")
   monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "0")
   startup.quiet()
   assert os.environ["TF_CPP_MIN_LOG_LEVEL"] == "0"
   monkeypatch.delenv("TF_CPP_MIN_LOG_LEVEL")
   startup.quiet()
   assert os.environ["TF_CPP_MIN_LOG_LEVEL"] == "2"
+  assert os.environ["KERAS_HOME"] == "elsewhere"

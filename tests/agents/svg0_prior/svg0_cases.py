@@ -1,16 +1,16 @@
-"""What the tests of SVG0 share: batches with boundaries, policies without chance, optimizers that remember."""
+"""What SVG0's tests share: batches with boundaries, fixed noise, recording optimizers."""
 
 import collections
 import copy
 
-import numpy as np
-import reverb
-import sonnet as snt
-import tensorflow as tf
 from acme import specs
 from acme.adders import reverb as reverb_adders
 from acme.agents.tf.svg0_prior import networks as acme_networks
 from acme.tf import utils as tf2_utils
+import numpy as np
+import reverb
+import sonnet as snt
+import tensorflow as tf
 
 from temper.agents.svg0_prior import learning
 
@@ -28,16 +28,19 @@ NUM_SAMPLES = 6
 def make_sample(seed=0, num_pairs=NUM_PAIRS, batch_size=BATCH_SIZE, log_ratio_scale=1.0):
   """Makes a batch `[B, T+1, ...]` whose second and third sequence hold an episode's end.
 
-  Sequence 1 terminates at step 1 (its LAST step is 2, the next episode's first is 3), sequence 2 is truncated at
-  step 0, sequence 3 starts with an episode, and the others lie within one.
+  Sequence 1 terminates at step 1 (its LAST step is 2, the next episode's first is 3), sequence 2 is
+  truncated at step 0, sequence 3 starts with an episode, and the others lie within one.
   """
   random = np.random.RandomState(seed)
   shape = (batch_size, num_pairs + 1)
-  normal = lambda *more: random.normal(size=(*shape, *more)).astype(np.float32)
+
+  def normal(*more):
+    return random.normal(size=(*shape, *more)).astype(np.float32)
+
   observation = {name: normal(*spec.shape) for name, spec in OBSERVATIONS.items()}
   action = np.clip(normal(*ACTIONS.shape), -1, 1)
   reward, discount = normal(), np.ones(shape, np.float32)
-  # About the density of such actions under a policy of standard deviation one, so off-policy on both sides.
+  # About the density of such actions under a policy of scale one: off-policy on both sides.
   log_prob = -2.3 + log_ratio_scale * normal()
   start = np.zeros(shape, bool)
   for row, last, end_discount in ((1, 2, 0.0), (2, 1, 1.0)):
@@ -84,7 +87,9 @@ class FixedNoise:
     return self.distribution.mean()
 
   def kl_divergence(self, other):
-    return self.distribution.kl_divergence(other.distribution if isinstance(other, FixedNoise) else other)
+    return self.distribution.kl_divergence(
+      other.distribution if isinstance(other, FixedNoise) else other
+    )
 
 
 class FixedNoisePolicy(snt.Module):
@@ -99,7 +104,9 @@ class FixedNoisePolicy(snt.Module):
     return FixedNoise(self._network(observation), self._noise)
 
 
-Networks = collections.namedtuple("Networks", "policy critic prior target_policy target_critic target_prior")
+Networks = collections.namedtuple(
+  "Networks", "policy critic prior target_policy target_critic target_prior"
+)
 
 
 def make_networks(make=acme_networks.make_network_with_prior, prior=True, seed=0):
@@ -108,7 +115,11 @@ def make_networks(make=acme_networks.make_network_with_prior, prior=True, seed=0
   The prior sees the goal alone, and all last layers get weights of a size that matters.
   """
   made = make(ACTIONS, (16, 16), (16, 16), (16,), prior_keys=["goal"])
-  online = {"policy": FixedNoisePolicy(made["policy"], 1), "critic": made["critic"], "prior": made["prior"]}
+  online = {
+    "policy": FixedNoisePolicy(made["policy"], 1),
+    "critic": made["critic"],
+    "prior": made["prior"],
+  }
   random = np.random.RandomState(seed)
 
   def create(network, noise_seed=None):
@@ -169,9 +180,13 @@ class Log:
     pass
 
 
-def make_learner(networks, dataset, learner_class=learning.SVG0Learner, optimizer=None, log=None, **options):
-  """Makes a learner, this library's or another of its constructor, with three optimizers of one kind."""
+def make_learner(
+  networks, dataset, learner_class=learning.SVG0Learner, optimizer=None, log=None, **options
+):
+  """Makes a learner, of this library or of like constructor, with optimizers of one kind."""
   make = optimizer or (lambda: snt.optimizers.SGD(1e-2))
+  with (options.get("strategy") or tf.distribute.get_strategy()).scope():
+    made = [make() for _ in range(3)]
   return learner_class(
     policy_network=networks.policy,
     critic_network=networks.critic,
@@ -179,9 +194,9 @@ def make_learner(networks, dataset, learner_class=learning.SVG0Learner, optimize
     target_critic_network=networks.target_critic,
     prior_network=networks.prior,
     target_prior_network=networks.target_prior,
-    policy_optimizer=make(),
-    critic_optimizer=make(),
-    prior_optimizer=make(),
+    policy_optimizer=made[0],
+    critic_optimizer=made[1],
+    prior_optimizer=made[2],
     dataset_iterator=dataset,
     logger=log or Log(),
     checkpoint=False,

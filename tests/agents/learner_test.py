@@ -1,0 +1,342 @@
+import gc
+import tracemalloc
+
+from acme.adders import reverb as reverb_adders
+from acme.utils import counting
+import numpy as np
+import pytest
+import reverb
+import sonnet as snt
+import tensorflow as tf
+
+from temper.agents import learner as learner_lib
+from temper.utils import optimizers
+
+_BATCH_SIZE = 4
+
+
+class Linear(snt.Module):
+  def __init__(self, size=2):
+    super().__init__()
+    self.w = tf.Variable(tf.ones([size, 1]), name="w")
+
+  def __call__(self, x):
+    return x @ self.w
+
+
+class Regression(learner_lib.Learner):
+  """Fits the reward by a linear function of the observation, with some noise on its value."""
+
+  def __init__(self, dataset, network=None, target=None, optimizer=None, **options):
+    self.network = network or Linear()
+    self.seeds = []
+    options = {"target_update_period": 2, "logger": Log(), **options}
+    super().__init__(
+      dataset=dataset,
+      networks={"critic": self.network},
+      target_networks={"critic": target} if target is not None else {},
+      optimizers={"critic": optimizer or optimizers.Adam(0.1)},
+      **options,
+    )
+
+  def _update(self, sample, seed):
+    self._update_targets()
+    noise = tf.random.stateless_normal(tf.shape(sample.data.reward), seed)
+    with tf.GradientTape() as tape:
+      error = self.network(sample.data.observation)[:, 0] + 0.1 * noise - sample.data.reward
+      loss = tf.reduce_mean(tf.square(error))
+    norm = self._apply_gradients("critic", tape.gradient(loss, self.network.trainable_variables))
+    return {"critic_loss": loss, "critic_gradient_norm": norm, "noise": noise[0]}
+
+
+class Log:
+  def __init__(self):
+    self.rows = []
+
+  def write(self, values):
+    self.rows.append(dict(values))
+
+  def close(self):
+    pass
+
+
+def _sample(seed=0, batch_size=_BATCH_SIZE, **replaced):
+  random = np.random.RandomState(seed)
+  step = reverb_adders.Step(
+    observation=random.normal(size=(batch_size, 2)).astype(np.float32),
+    action=np.zeros((batch_size, 1), np.float32),
+    reward=random.normal(size=batch_size).astype(np.float32),
+    discount=np.ones(batch_size, np.float32),
+    start_of_episode=np.zeros(batch_size, bool),
+    extras={"log_prob": np.zeros(batch_size, np.float32)},
+  )
+  return reverb.ReplaySample(info=(), data=step._replace(**replaced))
+
+
+def _dataset(count, first=0, **options):
+  samples = [_sample(seed, **options) for seed in range(first, first + count)]
+  return tf.data.Dataset.from_tensor_slices(tf.nest.map_structure(lambda *x: np.stack(x), *samples))
+
+
+def test_a_step_counts_logs_and_moves_the_weights():
+  log, counter = Log(), counting.Counter()
+  learner = Regression(_dataset(3), logger=log, counter=counter)
+  assert learner.metrics == {}
+  before = learner.network.w.numpy()
+  for _ in range(3):
+    learner.step()
+  assert learner.num_steps == 3
+  assert counter.get_counts()["steps"] == 3
+  assert [row["steps"] for row in log.rows] == [1, 2, 3]
+  assert learner.metrics == log.rows[-1]
+  assert {"critic_loss", "critic_gradient_norm", "steps", "walltime"} <= set(learner.metrics)
+  assert np.all(before != learner.network.w.numpy())
+
+
+@pytest.mark.parametrize("kind", ["dataset", "iterator", "generator"])
+def test_every_kind_of_data_gives_the_same_steps_and_its_end_is_reported(kind):
+  data = {
+    "dataset": lambda: _dataset(2),
+    "iterator": lambda: iter(_dataset(2)),
+    "generator": lambda: (_sample(seed) for seed in range(2)),
+  }[kind]()
+  learner, reference = Regression(data), Regression(_dataset(2))
+  for _ in range(2):
+    learner.step()
+    reference.step()
+  np.testing.assert_allclose(learner.network.w, reference.network.w, rtol=1e-6)
+  for _ in range(2):
+    with pytest.raises(learner_lib.DataExhaustedError, match="no batch for learner step 3"):
+      learner.step()
+  assert learner.num_steps == 2
+
+
+def test_without_a_batch_nothing_changes():
+  learner = Regression(_dataset(1), Linear(), Linear(), target_update_period=1)
+  learner.step()
+  learner.network.w.assign([[7.0], [7.0]])
+  state = tf.nest.map_structure(_variables, learner.checkpointables())
+  before = [v.numpy() for v in tf.nest.flatten(state)]
+  with pytest.raises(learner_lib.DataExhaustedError):
+    learner.step()
+  for variable, value in zip(tf.nest.flatten(state), before):
+    np.testing.assert_array_equal(variable.numpy(), value)
+
+
+def test_something_that_is_no_data_is_refused():
+  with pytest.raises(ValueError, match="dataset is a list"):
+    Regression([1, 2])
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_what_is_not_finite_is_named(value):
+  reward = np.array([1, value, 2, 3], np.float32)
+  learner = Regression(iter([_sample(), _sample(1, reward=reward)]))
+  learner.step()
+  with pytest.raises(learner_lib.NonFiniteError) as error:
+    learner.step()
+  message = str(error.value)
+  assert "critic_loss = " in message
+  assert "In the batch, reward held NaN or infinity" in message
+  assert "observation" not in message
+  assert learner.metrics["steps"] == 1  # The bad step was not logged.
+
+
+def test_divergence_on_a_sound_batch_is_told_apart():
+  learner = Regression(_dataset(1))
+  learner.network.w.assign([[np.inf], [0.0]])
+  with pytest.raises(learner_lib.NonFiniteError, match="Every tensor of the batch was finite"):
+    learner.step()
+
+
+def test_extras_are_named_by_their_path():
+  learner = Regression(
+    iter([_sample(reward=np.full(4, np.nan, np.float32), extras={"log_prob": np.full(4, np.nan)})])
+  )
+  with pytest.raises(learner_lib.NonFiniteError, match="reward, extras/log_prob held NaN"):
+    learner.step()
+
+
+def test_targets_follow_at_the_period():
+  network, target = Linear(), Linear()
+  target.w.assign([[5.0], [5.0]])
+  learner = Regression(_dataset(4), network, target, target_update_period=3)
+  seen = []
+  for _ in range(4):
+    before = network.w.numpy()
+    learner.step()
+    seen.append((before, target.w.numpy()))
+  for step in (0, 1, 2):
+    np.testing.assert_array_equal(seen[step][1], seen[0][0])
+  np.testing.assert_array_equal(seen[3][1], seen[3][0])
+
+
+def test_target_networks_must_pair():
+  with pytest.raises(ValueError, match="has shape"):
+    Regression(_dataset(1), Linear(2), Linear(3))
+
+
+def test_gradients_are_clipped_and_their_norm_before_is_reported():
+  log = Log()
+  learner = Regression(
+    _dataset(1), optimizer=snt.optimizers.SGD(1.0), max_gradient_norm=0.01, logger=log
+  )
+  before = learner.network.w.numpy()
+  learner.step()
+  assert log.rows[0]["critic_gradient_norm"] > 0.1
+  assert np.linalg.norm(learner.network.w.numpy() - before) == pytest.approx(0.01, rel=1e-3)
+
+
+def test_the_seed_decides_the_draws_of_each_step():
+  def noise(seed):
+    learner = Regression(_dataset(3), seed=seed)
+    result = []
+    for _ in range(3):
+      learner.step()
+      result.append(learner.metrics["noise"])
+    return result
+
+  assert noise(1) == noise(1)
+  assert len(set(noise(1) + noise(2))) == 6
+
+
+def test_variables_are_served_by_name():
+  learner = Regression(_dataset(1))
+  (weights,), (steps,) = learner.get_variables(["critic", "num_steps"])
+  np.testing.assert_array_equal(weights, np.ones((2, 1)))
+  assert steps == 0
+  with pytest.raises(KeyError, match=r"\['actor'\].*\['critic', 'num_steps'\]"):
+    learner.get_variables(["critic", "actor"])
+
+
+def test_a_thousand_fetches_of_variables_keep_no_memory():
+  learner = Regression(_dataset(1))
+  tracemalloc.start()
+  try:
+    kept = []
+    for _ in range(3):
+      for _ in range(1000):
+        learner.get_variables(["critic"])
+      gc.collect()
+      kept.append(tracemalloc.get_traced_memory()[0])
+  finally:
+    tracemalloc.stop()
+  # The first thousand fill caches. Kept weights would be 100 bytes a fetch and more.
+  assert kept[2] - kept[1] < 20_000
+
+
+@pytest.mark.parametrize(
+  "make_optimizer", [lambda: optimizers.Adam(0.1), lambda: snt.optimizers.Adam(0.1)]
+)
+def test_a_restored_learner_goes_on_bit_for_bit(tmp_path, make_optimizer):
+  def make(dataset, directory=None):
+    return Regression(
+      dataset, Linear(), Linear(), make_optimizer(), directory=directory, counter=counting.Counter()
+    )
+
+  whole = make(_dataset(6))
+  for _ in range(6):
+    whole.step()
+  first = make(_dataset(3), str(tmp_path))
+  for _ in range(3):
+    first.step()
+  assert first.save_checkpoint().startswith(str(tmp_path))
+  second = make(_dataset(3, first=3), str(tmp_path))
+  assert second.num_steps == 3
+  for _ in range(3):
+    second.step()
+  assert second.num_steps == 6
+  assert second.metrics["steps"] == 6
+  assert second.metrics["critic_loss"] == whole.metrics["critic_loss"]
+  ours, theirs = (
+    tf.nest.flatten(tf.nest.map_structure(_variables, x.checkpointables())) for x in (second, whole)
+  )
+  assert (
+    len(ours) == len(theirs) == 1 + 1 + 1 + 3
+  )  # num_steps, two networks, Adam's count and two moments.
+  for mine, other in zip(ours, theirs):
+    np.testing.assert_array_equal(mine.numpy(), other.numpy())
+
+
+def _variables(trackable):
+  return [trackable] if isinstance(trackable, tf.Variable) else list(trackable.variables)
+
+
+def test_without_a_directory_nothing_is_saved(tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  learner = Regression(_dataset(1))
+  learner.step()
+  assert learner.save_checkpoint() is None
+  assert not list(tmp_path.iterdir())
+
+
+# Several replicas.
+
+
+def _two():
+  return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+
+
+def _replicated(strategy, dataset, **options):
+  with strategy.scope():
+    network, optimizer = Linear(), optimizers.Adam(0.1)
+  return Regression(dataset, network, optimizer=optimizer, strategy=strategy, **options)
+
+
+def test_an_uneven_batch_is_refused():
+  with pytest.raises(ValueError, match="A batch of 3 cannot be shared equally by 2 replicas"):
+    _replicated(_two(), _dataset(1, batch_size=3))
+
+
+@pytest.mark.parametrize(
+  "make", [lambda: iter(_dataset(1)), lambda: iter([_sample()])], ids=["dataset", "list"]
+)
+def test_a_plain_iterator_cannot_feed_two_replicas(make):
+  with pytest.raises(ValueError, match="cannot feed 2 replicas. Pass the tf.data.Dataset itself"):
+    _replicated(_two(), make())
+
+
+def test_an_iterator_that_the_strategy_made_is_taken():
+  strategy = _two()
+  learner = _replicated(strategy, iter(strategy.experimental_distribute_dataset(_dataset(1))))
+  learner.step()
+  assert learner.num_steps == 1
+  assert learner.strategy is strategy
+
+
+@pytest.mark.parametrize("outside", ["critic", "critic_optimizer"])
+def test_what_was_made_outside_of_the_strategy_is_refused(outside):
+  strategy = _two()
+  with strategy.scope():
+    network, optimizer = Linear(), optimizers.Adam(0.1)
+  if outside == "critic":
+    network = Linear()
+  else:
+    optimizer = optimizers.Adam(0.1)
+  with pytest.raises(ValueError, match=f"of {outside} was not made under the strategy"):
+    Regression(_dataset(1), network, optimizer=optimizer, strategy=strategy)
+
+
+def test_an_optimizer_without_variables_is_fine_under_a_strategy():
+  strategy = snt.distribute.Replicator(["CPU:0", "CPU:1"])
+  with strategy.scope():
+    network = Linear()
+  learner = Regression(_dataset(1), network, optimizer=snt.optimizers.SGD(0.1), strategy=strategy)
+  learner.step()
+  assert np.all(learner.network.w.numpy() != 1)
+
+
+def test_what_is_not_finite_on_one_replica_alone_is_named():
+  reward = np.array([0, 0, 0, np.nan], np.float32)  # The second replica has it.
+  stacked = tf.nest.map_structure(lambda x: x[None], _sample(reward=reward))
+  learner = _replicated(_two(), tf.data.Dataset.from_tensor_slices(stacked))
+  with pytest.raises(learner_lib.NonFiniteError, match="In the batch, reward held"):
+    learner.step()
+
+
+def test_the_strategy_of_the_scope_is_the_default():
+  strategy = tf.distribute.OneDeviceStrategy("CPU:0")
+  with strategy.scope():
+    learner = Regression(_dataset(1), Linear(), optimizer=optimizers.Adam(0.1))
+  learner.step()
+  assert learner.strategy is strategy
