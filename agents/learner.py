@@ -140,16 +140,21 @@ class Learner(acme.Learner, abc.ABC):
       Scalars by name; those whose name ends in `loss` must be finite.
     """
 
-  def _update_targets(self) -> None:
-    """Copies online to target networks when the number of steps done is a multiple of the period."""
+  def _update_targets(self, sample: reverb.ReplaySample) -> None:
+    """Copies online to target networks when the number of steps done is a multiple of the period.
+
+    Args:
+      sample: the batch; without one, nothing is to be copied.
+    """
     if not self._target_variables:
       return
     # Written as a function because tf.cond builds both branches; only one of them runs.
-    tf.cond(
-        tf.math.floormod(self._num_steps.read_value(), self._target_update_period) == 0,
-        lambda: _copy_and_return(self._online_variables, self._target_variables),
-        lambda: tf.constant(False),
-    )
+    with tf.control_dependencies(tree.flatten(sample)):
+      tf.cond(
+          tf.math.floormod(self._num_steps.read_value(), self._target_update_period) == 0,
+          lambda: _copy_and_return(self._online_variables, self._target_variables),
+          lambda: tf.constant(False),
+      )
 
   def _apply_gradients(self, name: str, gradients: Sequence[Optional[tf.Tensor]]) -> tf.Tensor:
     """Averages gradients over the replicas, clips them, and applies the network's optimizer.
@@ -169,7 +174,9 @@ class Learner(acme.Learner, abc.ABC):
     norm = tf.linalg.global_norm([g for g in gradients if g is not None])
     if self._max_gradient_norm is not None:
       gradients = tf.clip_by_global_norm(gradients, self._max_gradient_norm, use_norm=norm)[0]
-    self._optimizers[name].apply(gradients, variables)
+    # An optimizer counts its steps, which must wait for a gradient, thus for a batch, too.
+    with tf.control_dependencies([norm]):
+      self._optimizers[name].apply(gradients, variables)
     return norm
 
   # The step.
@@ -180,11 +187,8 @@ class Learner(acme.Learner, abc.ABC):
     replica = tf.cast(context.replica_id_in_sync_group, tf.int32)
     # A prime stride keeps the replicas' streams of draws apart.
     seed = tf.stack([self._seed + 1_000_003 * replica, num_steps])
-    # What does not depend on the batch (counts, target updates) must not happen either when there is no batch.
-    with tf.control_dependencies(tree.flatten(sample)):
-      fetched = tf.no_op()  # One edge to each later operation instead of one for each tensor of the batch.
-    with tf.control_dependencies([fetched]):
-      metrics = self._update(sample, seed)
+    metrics = self._update(sample, seed)
+    with tf.control_dependencies(tree.flatten(sample)):  # No batch, no step.
       variable_utils.assign(self._num_steps, num_steps + 1)
     metrics = {name: tf.cast(value, tf.float32) for name, value in metrics.items()}
     if self._strategy.num_replicas_in_sync > 1:

@@ -78,10 +78,10 @@ class NormalisedLinear(snt.Module):
     def finish(rest: tf.Tensor) -> tf.Tensor:
       squared = tf.reshape(tf.reshape(rest, [-1, rest_size]) @ gram, tf.shape(rest))
       variance = variance_of_p + tf.reduce_sum(rest * (squared + crossed), axis=-1, keepdims=True)
-      inverse = self._inverse_deviation(variance)  # [K, N, 1]
-      divided = tf.concat([rest * inverse, rows * inverse], axis=-1)
-      flat = tf.reshape(divided, [-1, divided.shape[-1]])
-      return tf.nn.bias_add(flat @ scaled, self.offset)
+      inverse = self._inverse_deviation(tf.reshape(variance, [-1, 1]))
+      repeated = tf.tile(rows[None], [tf.shape(rest)[0], 1, 1])
+      inputs = tf.reshape(tf.concat([rest, repeated], axis=-1), [-1, scaled.shape[0]])
+      return tf.nn.bias_add((inputs * inverse) @ scaled, self.offset)
 
     return finish
 

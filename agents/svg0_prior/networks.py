@@ -85,17 +85,17 @@ class GaussianHead(snt.Module):
     super().__init__(name=name)
     self._action_shape = tuple(action_shape)
     size = int(np.prod(self._action_shape, dtype=int))
-    mean_seed, scale_seed = np.random.SeedSequence(seed).generate_state(2)
-    self._mean = snt.Linear(size, w_init=mlp.near_zero(mean_seed), name="mean")
-    self._scale = snt.Linear(size, w_init=mlp.near_zero(scale_seed), name="scale")
+    # Means and scales are one layer: a product less, where products are small.
+    self._mean_and_scale = snt.Linear(2 * size, w_init=mlp.near_zero(seed), name="mean_and_scale")
     self._init_scale = init_scale
     self._min_scale = min_scale
 
   def __call__(self, inputs: tf.Tensor) -> tfd.Distribution:
     """Maps `[B, D]` to a distribution of batch shape `[B]` and the action's event shape."""
     shape = tf.concat([tf.shape(inputs)[:1], self._action_shape], axis=0)
-    mean = tf.tanh(tf.reshape(self._mean(inputs), shape))
-    spread = tf.nn.softplus(tf.reshape(self._scale(inputs), shape)) * (self._init_scale / _SCALE_OF_ZERO)
+    mean, spread = (tf.reshape(x, shape) for x in tf.split(self._mean_and_scale(inputs), 2, axis=1))
+    mean = tf.tanh(mean)
+    spread = tf.nn.softplus(spread) * (self._init_scale / _SCALE_OF_ZERO)
     mean, spread = (tf.ensure_shape(x, [inputs.shape[0], *self._action_shape]) for x in (mean, spread))
     return tfd.Independent(tfd.Normal(mean, spread + self._min_scale), len(self._action_shape))
 
@@ -142,28 +142,33 @@ class CriticNetwork(snt.Module):
     super().__init__(name=name)
     body_seed, head_seed = np.random.SeedSequence(seed).generate_state(2)
     self._torso = torso
-    shape = action_spec.shape
-    self._minimum = np.broadcast_to(action_spec.minimum, shape).astype(np.float32)
-    self._maximum = np.broadcast_to(action_spec.maximum, shape).astype(np.float32)
+    self._action_size = int(np.prod(action_spec.shape, dtype=int))
+    self._minimum, self._maximum = _scalar_if_equal(action_spec.minimum), _scalar_if_equal(action_spec.maximum)
     self._body = mlp.LayerNormMLP(layer_sizes, seed=body_seed, activate_final=True)
     self._head = snt.Linear(1, w_init=mlp.near_zero(head_seed))
 
   def __call__(self, observation: types.NestedTensor, action: tf.Tensor) -> tf.Tensor:
     """Maps batches of observations and of actions to `[B, 1]`."""
-    return self.given(observation)(action[None])[0][:, None]
+    action = snt.flatten(_clip(action, self._minimum, self._maximum))
+    return self._head(self._body([self._torso(observation), action]))
 
   def given(self, observation: types.NestedTensor) -> sampled_values.ValuesOfActions:
     """Encodes N observations once; returns what maps actions `[K, N, *A]` to values `[K, N]`."""
-    size = int(np.prod(self._minimum.shape, dtype=int))
-    body = self._body.given(self._torso(observation), size)
+    body = self._body.given(self._torso(observation), self._action_size)
 
     def values(actions: tf.Tensor) -> tf.Tensor:
       clipped = _clip(actions, self._minimum, self._maximum)
       shape = tf.shape(actions)[:2]
-      flat = tf.reshape(clipped, [shape[0], shape[1], size])
+      flat = tf.reshape(clipped, [shape[0], shape[1], self._action_size])
       return tf.reshape(self._head(body(flat)), shape)
 
     return values
+
+
+def _scalar_if_equal(bound: np.ndarray) -> np.ndarray:
+  """Returns one number for equal bounds, since comparing with a vector takes far longer."""
+  bound = np.asarray(bound, np.float32)
+  return bound.flat[0] if bound.size and (bound == bound.flat[0]).all() else bound
 
 
 @tf.custom_gradient
