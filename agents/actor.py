@@ -1,6 +1,7 @@
 """An actor whose policy, sampling and extras are one compiled function."""
 
-from typing import Callable, Dict, Mapping, NamedTuple, Optional
+from collections.abc import Mapping
+from typing import Callable, NamedTuple, Optional
 
 from acme import adders
 from acme import core
@@ -21,8 +22,8 @@ class Extra(NamedTuple):
 
   Attributes:
     spec: shape and dtype of one step's value.
-    compute: maps the policy's distribution and the action, both with a batch axis, to the value; it is compiled with the
-      policy. None for the policy's version, which the actor itself knows.
+    compute: maps the policy's distribution and the action, both with a batch axis, to the value; it
+      is compiled with the policy. None for the policy's version, which the actor itself knows.
   """
 
   spec: specs.Array
@@ -32,7 +33,7 @@ class Extra(NamedTuple):
 Extras = Mapping[str, Extra]
 
 
-def extras_spec(extras: Extras) -> Dict[str, specs.Array]:
+def extras_spec(extras: Extras) -> dict[str, specs.Array]:
   """Returns the specs of extras by name, for a table's signature."""
   return {name: extra.spec for name, extra in extras.items()}
 
@@ -44,26 +45,28 @@ class Actor(core.Actor):
   """
 
   def __init__(
-      self,
-      policy_network: snt.Module,
-      adder: Optional[adders.Adder] = None,
-      variable_client: Optional[variable_utils.VariableClient] = None,
-      *,
-      deterministic: bool = False,
-      seed: int = 0,
-      extras: Optional[Extras] = None,
-      policy_version: Callable[[], int] = lambda: 0,
+    self,
+    policy_network: snt.Module,
+    adder: Optional[adders.Adder] = None,
+    variable_client: Optional[variable_utils.VariableClient] = None,
+    *,
+    deterministic: bool = False,
+    seed: int = 0,
+    extras: Optional[Extras] = None,
+    policy_version: Callable[[], int] = lambda: 0,
   ):
     """Initialises the actor.
 
     Args:
-      policy_network: maps a batch of observations to a distribution with `sample` or, when deterministic, `mean`.
+      policy_network: maps a batch of observations to a distribution with `sample` or, when
+        deterministic, `mean`.
       adder: where experience goes; None keeps none.
       variable_client: fetches the policy's variables, when they are not shared with the learner.
       deterministic: whether to take the distribution's mean instead of a sample.
       seed: seed of the samples.
       extras: what to store with each action.
-      policy_version: returns the learner step whose policy acts; stored by the extra without `compute`.
+      policy_version: returns the learner step whose policy acts; stored by the extra without
+        `compute`.
     """
     self._policy = policy_network
     self._adder = adder
@@ -75,7 +78,7 @@ class Actor(core.Actor):
     self._compiled_extras = {n: e.compute for n, e in extras.items() if e.compute is not None}
     self._version_extras = {n: e.spec.dtype for n, e in extras.items() if e.compute is None}
     self._policy_version = policy_version
-    self._extras: Dict[str, np.ndarray] = {}
+    self._extras: dict[str, np.ndarray] = {}
     self._act: Optional[Callable[..., tf.Tensor]] = None
     self._structure: types.NestedArray = None
 
@@ -99,8 +102,9 @@ class Actor(core.Actor):
     action = np.asarray(action.numpy())
     if not np.isfinite(action).all():
       raise ValueError(
-          f"The policy's action {action} is not finite. Either the observation is not ({observation}), or the policy's "
-          "variables are not: learning has diverged."
+        f"The policy's action {action} is not finite. Either the observation is not "
+        f"({observation}), or the policy's "
+        "variables are not: learning has diverged."
       )
     self._extras = {name: value.numpy() for name, value in zip(self._compiled_extras, extras)}
     return action
@@ -117,7 +121,9 @@ class Actor(core.Actor):
       return [x[0] for x in (action, *extras)]
 
     signature = [tf.TensorSpec(leaf.shape, leaf.dtype) for leaf in leaves]
-    self._act = tf.function(act, autograph=False).get_concrete_function(tf.TensorSpec([2], tf.int32), *signature)
+    self._act = tf.function(act, autograph=False).get_concrete_function(
+      tf.TensorSpec([2], tf.int32), *signature
+    )
 
   def observe_first(self, timestep: dm_env.TimeStep) -> None:
     """Stores the first observation of an episode."""
@@ -138,7 +144,7 @@ class Actor(core.Actor):
     if self._variable_client:
       self._variable_client.update(wait)
 
-  def state(self) -> Dict[str, int]:
+  def state(self) -> dict[str, int]:
     """Returns what decides the next draws, to be saved."""
     return {"num_actions": self._num_actions}
 

@@ -1,7 +1,8 @@
 """The contract between an agent and what runs it."""
 
 import abc
-from typing import Any, Generic, Iterator, List, Optional, TypeVar
+from collections.abc import Iterator
+from typing import Any, Generic, Optional, TypeVar
 
 from acme import adders
 from acme import core
@@ -25,8 +26,8 @@ Networks = TypeVar("Networks")
 class AgentBuilder(abc.ABC, Generic[Config, Networks]):
   """Makes the parts of an agent, of which a one-process agent or a distributed program is put together.
 
-  The parts meet in this order: networks → replay tables → adder → actor (writes), dataset → learner (reads), variables
-  → actor. What an actor stores beside each action is declared once, by `extras`.
+  The parts meet in this order: networks → replay tables → adder → actor (writes), dataset → learner
+  (reads), variables → actor. What an actor stores beside each action is declared once, by `extras`.
   """
 
   def __init__(self, config: Config):
@@ -52,17 +53,21 @@ class AgentBuilder(abc.ABC, Generic[Config, Networks]):
     """Makes the default networks of this configuration, with their variables."""
 
   @abc.abstractmethod
-  def make_replay_tables(self, environment_spec: specs.EnvironmentSpec, *, in_process: bool = False) -> List[reverb.Table]:
+  def make_replay_tables(
+    self, environment_spec: specs.EnvironmentSpec, *, in_process: bool = False
+  ) -> list[reverb.Table]:
     """Makes the replay tables.
 
     Args:
       environment_spec: what will be added.
-      in_process: whether one process both adds and samples. Then the table never blocks: the agent itself keeps the
-        rate. Otherwise the table's limiter keeps it.
+      in_process: whether one process both adds and samples. Then the table never blocks: the agent
+        itself keeps the rate. Otherwise the table's limiter keeps it.
     """
 
   @abc.abstractmethod
-  def make_dataset(self, replay_client: reverb.Client, *, in_process: bool = False) -> tf.data.Dataset:
+  def make_dataset(
+    self, replay_client: reverb.Client, *, in_process: bool = False
+  ) -> tf.data.Dataset:
     """Makes the dataset of whole batches, before any strategy distributes it; shallow when `in_process`."""
 
   def make_dataset_iterator(self, replay_client: reverb.Client) -> Iterator[reverb.ReplaySample]:
@@ -79,23 +84,23 @@ class AgentBuilder(abc.ABC, Generic[Config, Networks]):
 
   @abc.abstractmethod
   def make_actor(
-      self,
-      policy_network: snt.Module,
-      adder: Optional[adders.Adder] = None,
-      variable_source: Optional[core.VariableSource] = None,
-      deterministic_policy: bool = False,
-      **kwargs: Any,
+    self,
+    policy_network: snt.Module,
+    adder: Optional[adders.Adder] = None,
+    variable_source: Optional[core.VariableSource] = None,
+    deterministic_policy: bool = False,
+    **kwargs: Any,
   ) -> core.Actor:
     """Makes an actor; without a source of variables it shares them with the learner."""
 
   @abc.abstractmethod
   def make_learner(
-      self,
-      networks: Networks,
-      dataset: learner_lib.Dataset,
-      counter: Optional[counting.Counter] = None,
-      logger: Optional[loggers.Logger] = None,
-      **kwargs: Any,
+    self,
+    networks: Networks,
+    dataset: learner_lib.Dataset,
+    counter: Optional[counting.Counter] = None,
+    logger: Optional[loggers.Logger] = None,
+    **kwargs: Any,
   ) -> learner_lib.Learner:
     """Makes the learner of the networks."""
 
@@ -105,7 +110,9 @@ def check_environment_spec(environment_spec: specs.EnvironmentSpec) -> None:
   mend = "Wrap the environment with temper.utils.environments.wrap, which makes it canonical."
   actions = tree.flatten(environment_spec.actions)
   if len(actions) != 1 or isinstance(actions[0], specs.DiscreteArray):
-    raise ValueError(f"The action spec is {environment_spec.actions!r}; one continuous array is needed.")
+    raise ValueError(
+      f"The action spec is {environment_spec.actions!r}; one continuous array is needed."
+    )
   if actions[0].dtype != np.float32:
     raise ValueError(f"The action has dtype {actions[0].dtype}; policies act in float32. {mend}")
   for name in ("rewards", "discounts"):
@@ -115,6 +122,10 @@ def check_environment_spec(environment_spec: specs.EnvironmentSpec) -> None:
   for path, leaf in tree.flatten_with_path(environment_spec.observations):
     if any(size is None or size < 0 for size in leaf.shape):
       name = "/".join(map(str, path))
-      raise ValueError(f"The observation {name!r} has shape {leaf.shape}; its length must not vary.")
+      raise ValueError(
+        f"The observation {name!r} has shape {leaf.shape}; its length must not vary."
+      )
     if not (np.issubdtype(leaf.dtype, np.number) or leaf.dtype == bool):
-      raise ValueError(f"The observation {'/'.join(map(str, path))!r} has dtype {leaf.dtype}; numbers are needed.")
+      raise ValueError(
+        f"The observation {'/'.join(map(str, path))!r} has dtype {leaf.dtype}; numbers are needed."
+      )

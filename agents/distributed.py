@@ -1,7 +1,7 @@
 """A Launchpad program made from any agent's builder: replay, counter, learner, actors, evaluator."""
 
 import os
-from typing import Any, Callable, List, Optional
+from typing import Any, Callable, Optional
 
 import acme
 from acme import core
@@ -20,7 +20,8 @@ from temper.utils import replay as replay_lib
 
 EnvironmentFactory = Callable[[bool], dm_env.Environment]
 
-# Variable caches refresh at this period, and refuse to serve anything older than twice as much; milliseconds.
+# Variable caches refresh at this period, and refuse to serve anything older than twice as much;
+# milliseconds.
 _CACHE_REFRESH_MS = 2000
 
 
@@ -28,18 +29,18 @@ class DistributedAgent:
   """Describes the nodes of a distributed agent; `build` makes the Launchpad program of them."""
 
   def __init__(
-      self,
-      builder: builder_lib.AgentBuilder,
-      environment_factory: EnvironmentFactory,
-      network_factory: Callable[[specs.EnvironmentSpec], Any],
-      *,
-      num_actors: int = 1,
-      num_caches: int = 0,
-      environment_spec: Optional[specs.EnvironmentSpec] = None,
-      max_actor_steps: Optional[int] = None,
-      log_every: float = 10.0,
-      directory: Optional[str] = None,
-      seed: int = 0,
+    self,
+    builder: builder_lib.AgentBuilder,
+    environment_factory: EnvironmentFactory,
+    network_factory: Callable[[specs.EnvironmentSpec], Any],
+    *,
+    num_actors: int = 1,
+    num_caches: int = 0,
+    environment_spec: Optional[specs.EnvironmentSpec] = None,
+    max_actor_steps: Optional[int] = None,
+    log_every: float = 10.0,
+    directory: Optional[str] = None,
+    seed: int = 0,
   ):
     """Initialises the description; nothing runs yet.
 
@@ -76,7 +77,7 @@ class DistributedAgent:
     self._directory = directory
     self._seed = seed
 
-  def replay(self) -> List[reverb.Table]:
+  def replay(self) -> list[reverb.Table]:
     """Makes the replay tables."""
     return self._builder.make_replay_tables(self._environment_spec)
 
@@ -86,7 +87,11 @@ class DistributedAgent:
     if self._directory is None:
       return counter
     return savers.CheckpointingRunner(
-        counter, directory=self._directory, subdirectory="counter", time_delta_minutes=1, add_uid=False
+      counter,
+      directory=self._directory,
+      subdirectory="counter",
+      time_delta_minutes=1,
+      add_uid=False,
     )
 
   def coordinator(self, counter: counting.Counter) -> lp_utils.StepsLimiter:
@@ -97,36 +102,46 @@ class DistributedAgent:
     """Makes the learner; it keeps checkpoints when there is a directory."""
     directory = os.path.join(self._directory, "learner") if self._directory else None
     return self._builder.make_learner(
-        self._network_factory(self._environment_spec),
-        self._builder.make_dataset(replay),
-        counting.Counter(counter, "learner"),
-        self._logger("learner"),
-        checkpoint=directory is not None,
-        directory=directory,
-        seed=self._seed,
+      self._network_factory(self._environment_spec),
+      self._builder.make_dataset(replay),
+      counting.Counter(counter, "learner"),
+      self._logger("learner"),
+      checkpoint=directory is not None,
+      directory=directory,
+      seed=self._seed,
     )
 
   def actor(
-      self, replay: reverb.Client, variable_source: core.VariableSource, counter: counting.Counter, actor_id: int = 0
+    self,
+    replay: reverb.Client,
+    variable_source: core.VariableSource,
+    counter: counting.Counter,
+    actor_id: int = 0,
   ) -> acme.EnvironmentLoop:
     """Makes an actor and its environment."""
     policy = self._builder.make_policy(self._network_factory(self._environment_spec))
     actor = self._builder.make_actor(
-        policy,
-        self._builder.make_adder(replay_lib.adapt_client(replay)),
-        variable_source,
-        # Actors that draw alike would explore alike.
-        seed=self._seed + 7919 * (actor_id + 1),
+      policy,
+      self._builder.make_adder(replay_lib.adapt_client(replay)),
+      variable_source,
+      # Actors that draw alike would explore alike.
+      seed=self._seed + 7919 * (actor_id + 1),
     )
     environment = self._environment_factory(False)
-    return acme.EnvironmentLoop(environment, actor, counting.Counter(counter, "actor"), self._logger("actor"))
+    return acme.EnvironmentLoop(
+      environment, actor, counting.Counter(counter, "actor"), self._logger("actor")
+    )
 
-  def evaluator(self, variable_source: core.VariableSource, counter: counting.Counter) -> acme.EnvironmentLoop:
+  def evaluator(
+    self, variable_source: core.VariableSource, counter: counting.Counter
+  ) -> acme.EnvironmentLoop:
     """Makes the node that evaluates the deterministic policy without adding to replay."""
     policy = self._builder.make_policy(self._network_factory(self._environment_spec))
     actor = self._builder.make_actor(policy, None, variable_source, deterministic_policy=True)
     environment = self._environment_factory(True)
-    return acme.EnvironmentLoop(environment, actor, counting.Counter(counter, "evaluator"), self._logger("evaluator"))
+    return acme.EnvironmentLoop(
+      environment, actor, counting.Counter(counter, "evaluator"), self._logger("evaluator")
+    )
 
   def build(self, name: str = "agent") -> lp.Program:
     """Makes the program; launch it with `launchpad.launch`."""
@@ -146,7 +161,7 @@ class DistributedAgent:
     if self._num_caches:
       with program.group("cacher"):
         make_cache = lambda: lp.CacherNode(
-            learner, refresh_interval_ms=_CACHE_REFRESH_MS, stale_after_ms=2 * _CACHE_REFRESH_MS
+          learner, refresh_interval_ms=_CACHE_REFRESH_MS, stale_after_ms=2 * _CACHE_REFRESH_MS
         )
         sources = [program.add_node(make_cache()) for _ in range(self._num_caches)]
     with program.group("actor"):
@@ -158,5 +173,5 @@ class DistributedAgent:
   def _logger(self, label: str) -> loggers.Logger:
     # Acme's default CSV files would go below the home directory.
     return loggers.make_default_logger(
-        label, save_data=False, time_delta=self._log_every, steps_key=f"{label}_steps"
+      label, save_data=False, time_delta=self._log_every, steps_key=f"{label}_steps"
     )

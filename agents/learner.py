@@ -3,7 +3,7 @@
 import abc
 from collections.abc import Iterator, Mapping, Sequence
 import time
-from typing import Any, Callable, Dict, List, Optional, Tuple, Union
+from typing import Any, Callable, Optional, Union
 
 import acme
 from acme.utils import counting
@@ -19,7 +19,7 @@ from temper.utils import checkpointing
 from temper.utils import optimizers as optimizer_utils
 from temper.utils import variables as variable_utils
 
-Metrics = Dict[str, tf.Tensor]
+Metrics = dict[str, tf.Tensor]
 Dataset = Union[tf.data.Dataset, Iterator[reverb.ReplaySample]]
 
 _SECONDS_BETWEEN_CHECKPOINTS = 600.0
@@ -36,32 +36,34 @@ class DataExhaustedError(RuntimeError):
 class Learner(acme.Learner, abc.ABC):
   """Base of all learners.
 
-  A subclass makes its networks' variables known here and implements `_update`, which sees one replica's batch. Under a
-  `tf.distribute` strategy with several replicas each gets its share of the batch, gradients are averaged over the
-  replicas, and all copies of a variable stay equal. Every draw of `_update` comes from the seed that it is given, which
-  depends on the learner's seed, the step and the replica alone: a restored learner goes on as if never interrupted.
+  A subclass makes its networks' variables known here and implements `_update`, which sees one
+  replica's batch. Under a `tf.distribute` strategy with several replicas each gets its share of the
+  batch, gradients are averaged over the replicas, and all copies of a variable stay equal. Every
+  draw of `_update` comes from the seed that it is given, which depends on the learner's seed, the
+  step and the replica alone: a restored learner goes on as if never interrupted.
   """
 
   def __init__(
-      self,
-      *,
-      dataset: Dataset,
-      networks: Mapping[str, snt.Module],
-      target_networks: Mapping[str, snt.Module],
-      optimizers: Mapping[str, snt.Optimizer],
-      target_update_period: int,
-      max_gradient_norm: Optional[float] = None,
-      strategy: Optional[tf.distribute.Strategy] = None,
-      counter: Optional[counting.Counter] = None,
-      logger: Optional[loggers.Logger] = None,
-      seed: int = 0,
-      directory: Optional[str] = None,
+    self,
+    *,
+    dataset: Dataset,
+    networks: Mapping[str, snt.Module],
+    target_networks: Mapping[str, snt.Module],
+    optimizers: Mapping[str, snt.Optimizer],
+    target_update_period: int,
+    max_gradient_norm: Optional[float] = None,
+    strategy: Optional[tf.distribute.Strategy] = None,
+    counter: Optional[counting.Counter] = None,
+    logger: Optional[loggers.Logger] = None,
+    seed: int = 0,
+    directory: Optional[str] = None,
   ):
     """Initialises the learner.
 
     Args:
-      dataset: samples to learn from: a `tf.data.Dataset` of whole batches, which is spread over the replicas, or an
-        iterator. Several replicas need a dataset, or an iterator that their strategy made.
+      dataset: samples to learn from: a `tf.data.Dataset` of whole batches, which is spread over the
+        replicas, or an iterator. Several replicas need a dataset, or an iterator that their
+        strategy made.
       networks: online networks by name, their variables created under the strategy's scope.
       target_networks: target networks; each name is one of `networks`.
       optimizers: one for each online network that is trained, by its name.
@@ -74,14 +76,17 @@ class Learner(acme.Learner, abc.ABC):
       directory: where to keep checkpoints of the learner alone, every ten minutes; None keeps none.
 
     Raises:
-      ValueError: if the dataset does not fit the strategy, or target and online variables do not pair.
+      ValueError: if the dataset does not fit the strategy, or target and online variables do not
+        pair.
     """
     self._strategy = strategy or tf.distribute.get_strategy()
     self._networks = dict(networks)
     self._target_networks = dict(target_networks)
     self._optimizers = dict(optimizers)
     self._online_variables = [v for name in target_networks for v in networks[name].variables]
-    self._target_variables = [v for name in target_networks for v in target_networks[name].variables]
+    self._target_variables = [
+      v for name in target_networks for v in target_networks[name].variables
+    ]
     variable_utils.check_pairs(self._online_variables, self._target_variables)
     self._target_update_period = target_update_period
     self._max_gradient_norm = max_gradient_norm
@@ -92,15 +97,17 @@ class Learner(acme.Learner, abc.ABC):
         optimizer_utils.initialise_slots(optimizer, networks[name].trainable_variables)
     self._check_replicated()
     self._iterator, fetch_in_graph = _make_iterator(dataset, self._strategy)
-    # Nothing here needs AutoGraph, and its conversion of every function called took most of the first step.
+    # Nothing here needs AutoGraph, and its conversion of every function called took most of the
+    # first step.
     self._step_function = tf.function(
-        self._fetch_and_update if fetch_in_graph else self._update_all, autograph=False
+      self._fetch_and_update if fetch_in_graph else self._update_all, autograph=False
     )
     self._fetch_in_graph = fetch_in_graph
-    # TensorFlow has no public way to interrupt an iterator that waits, and Reverb's waits for ever for a lost server.
+    # TensorFlow has no public way to interrupt an iterator that waits, and Reverb's waits for ever
+    # for a lost server.
     self._cancellation = cancellation.CancellationManager()
-    self._cancellable_step: Optional[Callable[[], Tuple[tf.Tensor, tf.Tensor]]] = None
-    self._metric_names: Tuple[str, ...] = ()
+    self._cancellable_step: Optional[Callable[[], tuple[tf.Tensor, tf.Tensor]]] = None
+    self._metric_names: tuple[str, ...] = ()
 
     self._counter = counter or counting.Counter()
     self._logger = logger or loggers.make_default_logger("learner", save_data=False)
@@ -115,12 +122,15 @@ class Learner(acme.Learner, abc.ABC):
       return
     for name, module in self.checkpointables().items():
       # An optimizer without moments has no variables, which Sonnet takes for an error.
-      variables = [module] if isinstance(module, tf.Variable) else snt.allow_empty_variables(module).variables
+      variables = (
+        [module] if isinstance(module, tf.Variable) else snt.allow_empty_variables(module).variables
+      )
       for variable in variables:
         if not self._strategy.extended.variable_created_in_scope(variable):
           raise ValueError(
-              f"The variable {variable.name} of {name} was not made under the strategy, so its replicas would not agree "
-              "on it. Make networks and optimizers inside `with strategy.scope():`."
+            f"The variable {variable.name} of {name} was not made under the strategy, so its "
+            "replicas would not agree "
+            "on it. Make networks and optimizers inside `with strategy.scope():`."
           )
 
   # What a subclass implements and uses.
@@ -129,8 +139,8 @@ class Learner(acme.Learner, abc.ABC):
   def _update(self, sample: reverb.ReplaySample, seed: tf.Tensor) -> Metrics:
     """Updates the networks from one replica's batch.
 
-    Runs in the context of a replica, inside a `tf.function`. It calls `_update_targets` and `_apply_gradients` where its
-    algorithm says so.
+    Runs in the context of a replica, inside a `tf.function`. It calls `_update_targets` and
+    `_apply_gradients` where its algorithm says so.
 
     Args:
       sample: batch-major sample, the replica's share of the batch.
@@ -151,9 +161,9 @@ class Learner(acme.Learner, abc.ABC):
     # Written as a function because tf.cond builds both branches; only one of them runs.
     with tf.control_dependencies(tree.flatten(sample)):
       tf.cond(
-          tf.math.floormod(self._num_steps.read_value(), self._target_update_period) == 0,
-          lambda: _copy_and_return(self._online_variables, self._target_variables),
-          lambda: tf.constant(False),
+        tf.math.floormod(self._num_steps.read_value(), self._target_update_period) == 0,
+        lambda: _copy_and_return(self._online_variables, self._target_variables),
+        lambda: tf.constant(False),
       )
 
   def _apply_gradients(self, name: str, gradients: Sequence[Optional[tf.Tensor]]) -> tf.Tensor:
@@ -196,19 +206,20 @@ class Learner(acme.Learner, abc.ABC):
     self._metric_names = tuple(metrics)
     return tf.stack(list(metrics.values()))
 
-  def _update_all(self, sample: Any) -> Tuple[tf.Tensor, Any]:
+  def _update_all(self, sample: Any) -> tuple[tf.Tensor, Any]:
     metrics = self._strategy.run(self._replica_step, args=(sample,))
     # Equal on all replicas. The batch is returned too, to look at when something is wrong.
     return self._strategy.experimental_local_results(metrics)[0], sample
 
-  def _fetch_and_update(self) -> Tuple[tf.Tensor, Any]:
+  def _fetch_and_update(self) -> tuple[tf.Tensor, Any]:
     return self._update_all(next(self._iterator))
 
   def step(self) -> None:
     """Does one learner step.
 
     Raises:
-      NonFiniteError: if a loss or a gradient is not finite; names the tensors, those of the batch included.
+      NonFiniteError: if a loss or a gradient is not finite; names the tensors, those of the batch
+        included.
       DataExhaustedError: if there is no further batch.
     """
     try:
@@ -218,11 +229,14 @@ class Learner(acme.Learner, abc.ABC):
           self._cancellable_step = self._cancellation.get_cancelable_function(concrete)
         values, sample = self._cancellable_step()
       else:
-        values, sample = self._step_function(tree.map_structure(tf.convert_to_tensor, next(self._iterator)))
+        values, sample = self._step_function(
+          tree.map_structure(tf.convert_to_tensor, next(self._iterator))
+        )
     except (StopIteration, tf.errors.OutOfRangeError, tf.errors.CancelledError) as error:
       raise DataExhaustedError(
-          f"There is no batch for learner step {self.num_steps + 1}: the dataset has ended, or replay could not be "
-          "sampled from within its timeout (is its server alive, and does anything still add to it?)."
+        f"There is no batch for learner step {self.num_steps + 1}: the dataset has ended, or "
+        "replay could not be "
+        "sampled from within its timeout (is its server alive, and does anything still add to it?)."
       ) from error
     metrics = dict(zip(self._metric_names, values.numpy().tolist()))
     self._check_finite(metrics, sample)
@@ -233,7 +247,9 @@ class Learner(acme.Learner, abc.ABC):
     metrics.update(self._counter.increment(steps=1, walltime=elapsed))
     self._metrics = metrics
     self._logger.write(metrics)
-    if self._checkpointer is not None and timestamp - self._last_save > _SECONDS_BETWEEN_CHECKPOINTS:
+    if (
+      self._checkpointer is not None and timestamp - self._last_save > _SECONDS_BETWEEN_CHECKPOINTS
+    ):
       self.save_checkpoint()
 
   def cancel(self) -> None:
@@ -241,14 +257,22 @@ class Learner(acme.Learner, abc.ABC):
     self._cancellation.start_cancel()
 
   def _check_finite(self, metrics: Mapping[str, float], sample: Any) -> None:
-    bad = [n for n, v in metrics.items() if n.endswith(("loss", "gradient_norm")) and not np.isfinite(v)]
+    bad = [
+      n for n, v in metrics.items() if n.endswith(("loss", "gradient_norm")) and not np.isfinite(v)
+    ]
     if not bad:
       return
     batch = _names_of_non_finite(sample, self._strategy)
-    cause = f"In the batch, {', '.join(batch)} held NaN or infinity." if batch else "Every tensor of the batch was finite."
+    cause = (
+      f"In the batch, {', '.join(batch)} held NaN or infinity."
+      if batch
+      else "Every tensor of the batch was finite."
+    )
     raise NonFiniteError(
-        f"Learner step {self.num_steps}: {', '.join(f'{n} = {metrics[n]}' for n in bad)}. {cause} The networks are no "
-        "longer usable; go on from the last checkpoint, with a lower learning rate or max_gradient_norm set."
+      f"Learner step {self.num_steps}: {', '.join(f'{n} = {metrics[n]}' for n in bad)}. "
+      f"{cause} The networks are no "
+      "longer usable; go on from the last checkpoint, with a lower learning rate or "
+      "max_gradient_norm set."
     )
 
   # What others see.
@@ -259,7 +283,7 @@ class Learner(acme.Learner, abc.ABC):
     return int(self._num_steps.read_value().numpy())
 
   @property
-  def metrics(self) -> Dict[str, float]:
+  def metrics(self) -> dict[str, float]:
     """Metrics and counts of the newest step; empty before the first."""
     return dict(getattr(self, "_metrics", {}))
 
@@ -268,7 +292,7 @@ class Learner(acme.Learner, abc.ABC):
     """The strategy that the learner runs under."""
     return self._strategy
 
-  def get_variables(self, names: Sequence[str]) -> List[List[np.ndarray]]:
+  def get_variables(self, names: Sequence[str]) -> list[list[np.ndarray]]:
     """Returns the variables of the named networks, as arrays.
 
     Raises:
@@ -276,17 +300,19 @@ class Learner(acme.Learner, abc.ABC):
     """
     unknown = [name for name in names if name not in self._served]
     if unknown:
-      raise KeyError(f"There are no variables named {unknown}; this learner serves {sorted(self._served)}.")
+      raise KeyError(
+        f"There are no variables named {unknown}; this learner serves {sorted(self._served)}."
+      )
     return [[v.read_value().numpy() for v in self._served[name]] for name in names]
 
   @property
-  def _served(self) -> Dict[str, Sequence[tf.Variable]]:
+  def _served(self) -> dict[str, Sequence[tf.Variable]]:
     served = {name: network.variables for name, network in self._networks.items()}
     return {**served, "num_steps": (self._num_steps,)}
 
-  def checkpointables(self) -> Dict[str, Any]:
+  def checkpointables(self) -> dict[str, Any]:
     """Returns everything that decides what the learner does next, as TensorFlow objects by name."""
-    objects: Dict[str, Any] = {"num_steps": self._num_steps}
+    objects: dict[str, Any] = {"num_steps": self._num_steps}
     objects.update(self._networks)
     objects.update({f"target_{name}": network for name, network in self._target_networks.items()})
     objects.update({f"{name}_optimizer": optimizer for name, optimizer in self._optimizers.items()})
@@ -312,7 +338,9 @@ def _copy_and_return(sources: Sequence[tf.Variable], targets: Sequence[tf.Variab
   return tf.constant(True)
 
 
-def _make_iterator(dataset: Dataset, strategy: tf.distribute.Strategy) -> Tuple[Iterator[Any], bool]:
+def _make_iterator(
+  dataset: Dataset, strategy: tf.distribute.Strategy
+) -> tuple[Iterator[Any], bool]:
   """Returns an iterator for the strategy, and whether it can be advanced inside of a graph."""
   replicas = strategy.num_replicas_in_sync
   if isinstance(dataset, tf.data.Dataset):
@@ -321,8 +349,9 @@ def _make_iterator(dataset: Dataset, strategy: tf.distribute.Strategy) -> Tuple[
     for leaf in tree.flatten(dataset.element_spec):
       if leaf.shape.rank and leaf.shape[0] is not None and leaf.shape[0] % replicas:
         raise ValueError(
-            f"A batch of {leaf.shape[0]} cannot be shared equally by {replicas} replicas; choose a batch size that "
-            f"is a multiple of {replicas}."
+          f"A batch of {leaf.shape[0]} cannot be shared equally by {replicas} replicas; choose "
+          "a batch size that "
+          f"is a multiple of {replicas}."
         )
     # One server feeds all replicas of this process: there are no files to share out.
     options = tf.data.Options()
@@ -332,15 +361,19 @@ def _make_iterator(dataset: Dataset, strategy: tf.distribute.Strategy) -> Tuple[
     return dataset, True
   if replicas > 1:
     raise ValueError(
-        f"An iterator of type {type(dataset).__name__} cannot feed {replicas} replicas. Pass the tf.data.Dataset itself, "
-        "or an iterator over a dataset that the strategy has distributed."
+      f"An iterator of type {type(dataset).__name__} cannot feed {replicas} replicas. Pass the "
+      "tf.data.Dataset itself, "
+      "or an iterator over a dataset that the strategy has distributed."
     )
   if not hasattr(dataset, "__next__"):
-    raise ValueError(f"dataset is a {type(dataset).__name__}; a tf.data.Dataset or an iterator of samples is needed.")
+    raise ValueError(
+      f"dataset is a {type(dataset).__name__}; a tf.data.Dataset or an iterator of samples is "
+      "needed."
+    )
   return dataset, isinstance(dataset, tf.data.Iterator)
 
 
-def _names_of_non_finite(sample: Any, strategy: tf.distribute.Strategy) -> List[str]:
+def _names_of_non_finite(sample: Any, strategy: tf.distribute.Strategy) -> list[str]:
   """Returns the names of a batch's tensors that hold NaN or infinity on any replica."""
   names = []
   for path, leaf in tree.flatten_with_path(getattr(sample, "data", sample)):

@@ -1,8 +1,9 @@
 """An agent that acts and learns in one process, made from any agent's builder."""
 
+from collections.abc import Mapping, Sequence
 import os
 import time
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Optional
 
 from absl import logging
 from acme import core
@@ -26,23 +27,24 @@ _REPLAY_FOLDER = "replay"
 class LocalAgent(core.Actor, core.VariableSource):
   """Acts, stores experience in a Reverb server of this process, and learns from it at an exact rate.
 
-  It is an actor for `acme.EnvironmentLoop`. Whatever the configured rate, batch size and sequence length, neither side
-  waits for the other: the table itself never blocks, and a learner step is only taken when replay holds something.
-  Close the agent (or use it as a context manager) to write the last steps and stop the server.
+  It is an actor for `acme.EnvironmentLoop`. Whatever the configured rate, batch size and sequence
+  length, neither side waits for the other: the table itself never blocks, and a learner step is
+  only taken when replay holds something. Close the agent (or use it as a context manager) to write
+  the last steps and stop the server.
   """
 
   def __init__(
-      self,
-      builder: builder_lib.AgentBuilder,
-      environment_spec: specs.EnvironmentSpec,
-      *,
-      networks: Any = None,
-      counter: Optional[counting.Counter] = None,
-      logger: Optional[loggers.Logger] = None,
-      strategy: Optional[tf.distribute.Strategy] = None,
-      seed: int = 0,
-      replay_checkpoint: Optional[str] = None,
-      **learner_options: Any,
+    self,
+    builder: builder_lib.AgentBuilder,
+    environment_spec: specs.EnvironmentSpec,
+    *,
+    networks: Any = None,
+    counter: Optional[counting.Counter] = None,
+    logger: Optional[loggers.Logger] = None,
+    strategy: Optional[tf.distribute.Strategy] = None,
+    seed: int = 0,
+    replay_checkpoint: Optional[str] = None,
+    **learner_options: Any,
   ):
     """Initialises the agent.
 
@@ -54,32 +56,41 @@ class LocalAgent(core.Actor, core.VariableSource):
       logger: gets the learner's metrics.
       strategy: distribution strategy of the learner.
       seed: seed of initial weights, actions and the learner's draws.
-      replay_checkpoint: checkpoint folder into which `save_replay` wrote, to start with that experience.
+      replay_checkpoint: checkpoint folder into which `save_replay` wrote, to start with that
+        experience.
       **learner_options: passed on to the builder's `make_learner`.
 
     Raises:
-      ValueError: if the environment's specs are not canonical, or the strategy cannot share a batch equally.
+      ValueError: if the environment's specs are not canonical, or the strategy cannot share a batch
+        equally.
     """
     builder_lib.check_environment_spec(environment_spec)
     self._builder = builder
     self._schedule = builder.make_update_schedule()
-    init_seed, actor_seed, learner_seed = (int(s) for s in np.random.SeedSequence(seed).generate_state(3))
+    init_seed, actor_seed, learner_seed = (
+      int(s) for s in np.random.SeedSequence(seed).generate_state(3)
+    )
     if networks is None:
       with (strategy or tf.distribute.get_strategy()).scope():
         networks = builder.make_networks(environment_spec, seed=init_seed)
     self._networks = networks
 
     tables = builder.make_replay_tables(environment_spec, in_process=True)
-    self._replay_bytes = {t.name: replay.estimate_bytes(t.info.signature, t.info.max_size) for t in tables}
+    self._replay_bytes = {
+      t.name: replay.estimate_bytes(t.info.signature, t.info.max_size) for t in tables
+    }
     restore_from = os.path.join(replay_checkpoint, _REPLAY_FOLDER) if replay_checkpoint else None
     self._replay = replay.start_server(tables, restore_from)
     self._adder = builder.make_adder(self._replay.client)
     self._actor = builder.make_actor(
-        builder.make_policy(networks), self._adder, seed=actor_seed, policy_version=lambda: self._num_updates
+      builder.make_policy(networks),
+      self._adder,
+      seed=actor_seed,
+      policy_version=lambda: self._num_updates,
     )
     dataset = builder.make_dataset(self._replay.client, in_process=True)
     self._learner = builder.make_learner(
-        networks, dataset, counter, logger, strategy=strategy, seed=learner_seed, **learner_options
+      networks, dataset, counter, logger, strategy=strategy, seed=learner_seed, **learner_options
     )
     self._watch = replay_watch.ServerWatch(self._replay.client, on_lost=self._learner.cancel)
     self._num_updates = self._learner.num_steps
@@ -110,12 +121,12 @@ class LocalAgent(core.Actor, core.VariableSource):
     """The replay tables as they were declared; `replay_sizes` says what is in them."""
     return self._replay.tables
 
-  def replay_sizes(self) -> Dict[str, int]:
+  def replay_sizes(self) -> dict[str, int]:
     """Returns the number of items in replay by table."""
     return self._replay.sizes()
 
   @property
-  def replay_bytes(self) -> Dict[str, int]:
+  def replay_bytes(self) -> dict[str, int]:
     """Estimated bytes of each replay table once it is full; a bound, since Reverb compresses."""
     return dict(self._replay_bytes)
 
@@ -160,17 +171,21 @@ class LocalAgent(core.Actor, core.VariableSource):
 
   def _check_open(self) -> None:
     if self._closed:
-      raise RuntimeError("This agent is closed: it can still select actions, but not store experience or learn.")
+      raise RuntimeError(
+        "This agent is closed: it can still select actions, but not store experience or learn."
+      )
 
   def _can_sample(self) -> bool:
-    # A long sequence may not be complete when the first update is due; the updates are then made up for later.
+    # A long sequence may not be complete when the first update is due; the updates are then made up
+    # for later.
     if not self._replay_ready:
-      # Asked of the server: restoring replaces its tables, and the objects that it was made from stay empty.
+      # Asked of the server: restoring replaces its tables, and the objects that it was made from
+      # stay empty.
       info = self._replay.client.server_info(timeout=10)
       self._replay_ready = all(table.current_size > 0 for table in info.values())
     return self._replay_ready
 
-  def get_variables(self, names: Sequence[str]) -> List[List[np.ndarray]]:
+  def get_variables(self, names: Sequence[str]) -> list[list[np.ndarray]]:
     """Returns the learner's variables by network name."""
     return self._learner.get_variables(names)
 
@@ -179,23 +194,23 @@ class LocalAgent(core.Actor, core.VariableSource):
     policy = self._builder.make_policy(self._networks)
     return self._builder.make_actor(policy, deterministic_policy=deterministic, seed=seed)
 
-  def metrics(self) -> Dict[str, float]:
+  def metrics(self) -> dict[str, float]:
     """Returns the metrics of the newest learner step, and how many a second are made; empty before the first."""
     metrics = self._learner.metrics
     if metrics and self._learning_seconds:
       metrics["learner_steps_per_second"] = self._scheduled_updates / self._learning_seconds
     return metrics
 
-  def checkpointables(self) -> Dict[str, Any]:
+  def checkpointables(self) -> dict[str, Any]:
     """Returns the TensorFlow objects that a checkpoint must hold, by name."""
     return self._learner.checkpointables()
 
-  def state(self) -> Dict[str, Any]:
+  def state(self) -> dict[str, Any]:
     """Returns what else a checkpoint must hold, as JSON can represent it."""
     return {
-        "actor": self._actor.state(),
-        "scheduled_steps": self._scheduled_steps,
-        "scheduled_updates": self._scheduled_updates,
+      "actor": self._actor.state(),
+      "scheduled_steps": self._scheduled_steps,
+      "scheduled_updates": self._scheduled_updates,
     }
 
   def load_state(self, state: Mapping[str, Any], *, replay_restored: bool = True) -> None:

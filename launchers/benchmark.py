@@ -1,16 +1,17 @@
 """Times Temper beside the installed dm-acme: both sides in one run, alternating; prints the ratio.
 
-  python -m temper.launchers.benchmark --cases=all
-  python -m temper.launchers.benchmark --cases=learner_small,actor --rounds=20
+python -m temper.launchers.benchmark --cases=all
+python -m temper.launchers.benchmark --cases=learner_small,actor --rounds=20
 """
 
+from collections.abc import Sequence
 import dataclasses
 import os
 import statistics
 import subprocess
 import sys
 import time
-from typing import Callable, Dict, List, Optional, Sequence
+from typing import Callable, Optional
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
@@ -21,15 +22,22 @@ import tensorflow as tf
 from temper.launchers import benchmark_svg0 as svg0
 
 _CASES = flags.DEFINE_list("cases", ["all"], "Cases to run, or `all`; an unknown name lists them.")
-_ROUNDS = flags.DEFINE_integer("rounds", 7, "Rounds: in each, both sides are timed once, in turn.", lower_bound=1)
-_INTRA_OP_THREADS = flags.DEFINE_integer(
-    "intra_op_threads", 0, "Threads of one operation, for both sides; 0 leaves the choice to TensorFlow."
+_ROUNDS = flags.DEFINE_integer(
+  "rounds", 7, "Rounds: in each, both sides are timed once, in turn.", lower_bound=1
 )
-_FIRST_STEP_OF = flags.DEFINE_string("first_step_of", None, "Internal: `SIDE,CASE` whose first step this process times.")
+_INTRA_OP_THREADS = flags.DEFINE_integer(
+  "intra_op_threads",
+  0,
+  "Threads of one operation, for both sides; 0 leaves the choice to TensorFlow.",
+)
+_FIRST_STEP_OF = flags.DEFINE_string(
+  "first_step_of", None, "Internal: `SIDE,CASE` whose first step this process times."
+)
 
 _SMALL = svg0.LearnerSize(batch_size=32, policy_layer_sizes=(64, 64), critic_layer_sizes=(64, 64))
 _PRIOR = svg0.LearnerSize(prior_layer_sizes=(200, 100))
-# As many rows as 256 sequences of 10: what differs is the length of the sequence, not the arithmetic.
+# As many rows as 256 sequences of 10: what differs is the length of the sequence, not the
+# arithmetic.
 _LONG = dataclasses.replace(_PRIOR, batch_size=32, sequence_length=80)
 
 
@@ -52,15 +60,25 @@ class Case:
   make: Optional[Callable[[str, svg0.LearnerSize], Callable[[], object]]] = None
 
 
-CASES: Dict[str, Case] = {
-    "learner_default": Case(
-        "learner step, default networks, batch 256, 10+1, no prior", svg0.LearnerSize(), 1.5, 1, svg0.make_learner_step
-    ),
-    "learner_prior": Case("the same with a prior", _PRIOR, 1.0, 1, svg0.make_learner_step),
-    "learner_small": Case("learner step, 64-64 networks, batch 32", _SMALL, 2.5, 20, svg0.make_learner_step),
-    "actor": Case("one action with log density, batch 1", svg0.LearnerSize(), 25.0, 100, svg0.make_actor_step),
-    "first_step": Case("first learner step, tracing included, with prior, batch 256, 10+1", _PRIOR, 8.0),
-    "first_step_long": Case("first learner step with prior, batch 32, 80+1", _LONG, 8.0),
+CASES: dict[str, Case] = {
+  "learner_default": Case(
+    "learner step, default networks, batch 256, 10+1, no prior",
+    svg0.LearnerSize(),
+    1.5,
+    1,
+    svg0.make_learner_step,
+  ),
+  "learner_prior": Case("the same with a prior", _PRIOR, 1.0, 1, svg0.make_learner_step),
+  "learner_small": Case(
+    "learner step, 64-64 networks, batch 32", _SMALL, 2.5, 20, svg0.make_learner_step
+  ),
+  "actor": Case(
+    "one action with log density, batch 1", svg0.LearnerSize(), 25.0, 100, svg0.make_actor_step
+  ),
+  "first_step": Case(
+    "first learner step, tracing included, with prior, batch 256, 10+1", _PRIOR, 8.0
+  ),
+  "first_step_long": Case("first learner step with prior, batch 32, 80+1", _LONG, 8.0),
 }
 
 
@@ -71,26 +89,29 @@ def _time_calls(function: Callable[[], object], calls: int) -> float:
   return (time.perf_counter() - start) / calls
 
 
-def _time_in_turn(case: Case, rounds: int) -> Dict[str, List[float]]:
+def _time_in_turn(case: Case, rounds: int) -> dict[str, list[float]]:
   """Times both sides alternately in this process; seconds a call."""
   functions = {side: case.make(side, case.size) for side in (svg0.OURS, svg0.THEIRS)}
   for function in functions.values():
     _time_calls(function, 2)  # Traces, and fills caches.
-  seconds: Dict[str, List[float]] = {side: [] for side in functions}
+  seconds: dict[str, list[float]] = {side: [] for side in functions}
   for _ in range(rounds):
     for side, function in functions.items():
       seconds[side].append(_time_calls(function, case.calls))
   return seconds
 
 
-def _time_first_steps(name: str, rounds: int) -> Dict[str, List[float]]:
+def _time_first_steps(name: str, rounds: int) -> dict[str, list[float]]:
   """Times first steps alternately, each in a fresh process, since a process traces its first graph slower."""
-  seconds: Dict[str, List[float]] = {svg0.OURS: [], svg0.THEIRS: []}
+  seconds: dict[str, list[float]] = {svg0.OURS: [], svg0.THEIRS: []}
   for _ in range(rounds):
     for side, times in seconds.items():
       command = [
-          sys.executable, "-m", "temper.launchers.benchmark", f"--first_step_of={side},{name}",
-          f"--intra_op_threads={_INTRA_OP_THREADS.value}",
+        sys.executable,
+        "-m",
+        "temper.launchers.benchmark",
+        f"--first_step_of={side},{name}",
+        f"--intra_op_threads={_INTRA_OP_THREADS.value}",
       ]
       result = subprocess.run(command, capture_output=True, text=True, check=False)
       if result.returncode:
@@ -108,8 +129,9 @@ def _run_case(name: str, rounds: int) -> str:
   ratio = statistics.median(ratios)
   verdict = "met" if ratio >= case.target else "MISSED"
   return (
-      f"{name:16} {ours:10.2f} ms {theirs:10.2f} ms   {ratio:6.2f}x [{min(ratios):.2f}, {max(ratios):.2f}]   "
-      f"{case.target:5.1f}x {verdict}   {case.text}"
+    f"{name:16} {ours:10.2f} ms {theirs:10.2f} ms   {ratio:6.2f}x [{min(ratios):.2f}, "
+    f"{max(ratios):.2f}]   "
+    f"{case.target:5.1f}x {verdict}   {case.text}"
   )
 
 
@@ -126,7 +148,10 @@ def _main(argv: Sequence[str]) -> int:
   if unknown:
     print(f"There is no case {', '.join(unknown)}; there are {', '.join(CASES)}.", file=sys.stderr)
     return 2
-  print(f"{'case':16} {svg0.OURS:>10}    {svg0.THEIRS:>10}      ratio (theirs / ours) [min, max]   target")
+  print(
+    f"{'case':16} {svg0.OURS:>10}    {svg0.THEIRS:>10}      ratio (theirs / ours) [min, max]   "
+    "target"
+  )
   for name in names:
     print(_run_case(name, _ROUNDS.value), flush=True)
   return 0

@@ -3,7 +3,7 @@
 import copy
 import dataclasses
 from types import ModuleType
-from typing import Any, Callable, Optional, Tuple
+from typing import Any, Callable, Optional
 
 from acme import specs
 from acme.adders.reverb import base as adder_base
@@ -31,9 +31,9 @@ class LearnerSize:
   observation_size: int = 24
   action_size: int = 6
   num_action_samples: int = 10
-  policy_layer_sizes: Tuple[int, ...] = (256, 256, 256)
-  critic_layer_sizes: Tuple[int, ...] = (512, 512, 256)
-  prior_layer_sizes: Optional[Tuple[int, ...]] = None
+  policy_layer_sizes: tuple[int, ...] = (256, 256, 256)
+  critic_layer_sizes: tuple[int, ...] = (512, 512, 256)
+  prior_layer_sizes: Optional[tuple[int, ...]] = None
 
 
 def make_learner_step(side: str, size: LearnerSize) -> Callable[[], None]:
@@ -48,17 +48,17 @@ def make_learner_step(side: str, size: LearnerSize) -> Callable[[], None]:
   if size.prior_layer_sizes is not None:
     priors = dict(prior_network=networks.prior_network, target_prior_network=targets.prior_network)
   learner = module.SVG0Learner(
-      policy_network=networks.policy_network,
-      critic_network=networks.critic_network,
-      target_policy_network=targets.policy_network,
-      target_critic_network=targets.critic_network,
-      discount=0.99,
-      target_update_period=100,
-      dataset_iterator=iter(_dataset(size)),
-      num_action_samples=size.num_action_samples,
-      logger=loggers.NoOpLogger(),
-      checkpoint=False,
-      **priors,
+    policy_network=networks.policy_network,
+    critic_network=networks.critic_network,
+    target_policy_network=targets.policy_network,
+    target_critic_network=targets.critic_network,
+    discount=0.99,
+    target_update_period=100,
+    dataset_iterator=iter(_dataset(size)),
+    num_action_samples=size.num_action_samples,
+    logger=loggers.NoOpLogger(),
+    checkpoint=False,
+    **priors,
   )
   return learner.step
 
@@ -77,11 +77,17 @@ def make_actor_step(side: str, size: LearnerSize) -> Callable[[], Any]:
 def _make_networks(module: ModuleType, size: LearnerSize) -> Any:
   action_spec = _environment_spec(size).actions
   if size.prior_layer_sizes is None:
-    made = module.make_default_networks(action_spec, size.policy_layer_sizes, size.critic_layer_sizes)
+    made = module.make_default_networks(
+      action_spec, size.policy_layer_sizes, size.critic_layer_sizes
+    )
   else:
     made = module.make_network_with_prior(
-        action_spec, size.policy_layer_sizes, size.critic_layer_sizes, size.prior_layer_sizes,
-        policy_keys=["state"], prior_keys=["state"],
+      action_spec,
+      size.policy_layer_sizes,
+      size.critic_layer_sizes,
+      size.prior_layer_sizes,
+      policy_keys=["state"],
+      prior_keys=["state"],
     )
   return svg0_prior.SVG0Networks(made["policy"], made["critic"], made.get("prior"))
 
@@ -90,10 +96,10 @@ def _environment_spec(size: LearnerSize) -> specs.EnvironmentSpec:
   vector = specs.Array((size.observation_size,), np.float32)
   # The networks with a prior select entries of a dict.
   return specs.EnvironmentSpec(
-      observations=vector if size.prior_layer_sizes is None else {"state": vector},
-      actions=specs.BoundedArray((size.action_size,), np.float32, -1.0, 1.0),
-      rewards=specs.Array((), np.float32),
-      discounts=specs.BoundedArray((), np.float32, 0.0, 1.0),
+    observations=vector if size.prior_layer_sizes is None else {"state": vector},
+    actions=specs.BoundedArray((size.action_size,), np.float32, -1.0, 1.0),
+    rewards=specs.Array((), np.float32),
+    discounts=specs.BoundedArray((), np.float32, 0.0, 1.0),
   )
 
 
@@ -104,12 +110,14 @@ def _dataset(size: LearnerSize) -> tf.data.Dataset:
   normal = lambda *last: random.normal(size=(*shape, *last)).astype(np.float32)
   vector = normal(size.observation_size)
   data = adder_base.Step(
-      observation=vector if size.prior_layer_sizes is None else {"state": vector},
-      action=np.clip(normal(size.action_size), -1, 1),
-      reward=normal(),
-      discount=np.ones(shape, np.float32),
-      start_of_episode=random.uniform(size=shape) < 0.1,
-      extras={"log_prob": normal()},
+    observation=vector if size.prior_layer_sizes is None else {"state": vector},
+    action=np.clip(normal(size.action_size), -1, 1),
+    reward=normal(),
+    discount=np.ones(shape, np.float32),
+    start_of_episode=random.uniform(size=shape) < 0.1,
+    extras={"log_prob": normal()},
   )
-  info = tree.map_structure(lambda _: np.zeros(size.batch_size, np.float32), reverb.SampleInfo.zeros())
+  info = tree.map_structure(
+    lambda _: np.zeros(size.batch_size, np.float32), reverb.SampleInfo.zeros()
+  )
   return tf.data.Dataset.from_tensors(reverb.ReplaySample(info=info, data=data)).repeat()

@@ -1,11 +1,12 @@
 """Checkpoints that are complete or absent: written beside, then moved into place."""
 
+from collections.abc import Mapping
 import json
 import os
 import re
 import shutil
 import tempfile
-from typing import Any, Callable, Dict, List, Mapping, Optional
+from typing import Any, Callable, Optional
 
 import tensorflow as tf
 
@@ -23,8 +24,9 @@ class CheckpointError(RuntimeError):
 class Checkpointer:
   """Writes and reads `DIRECTORY/step_N/`, each a complete state, keeping the newest few.
 
-  A checkpoint is written into a hidden folder and renamed when it is on disk, so a process that is killed, or a disk
-  that is full, leaves the previous ones whole. Nothing is written outside of `directory`.
+  A checkpoint is written into a hidden folder and renamed when it is on disk, so a process that is
+  killed, or a disk that is full, leaves the previous ones whole. Nothing is written outside of
+  `directory`.
   """
 
   def __init__(self, directory: str, *, keep: int = 3):
@@ -47,11 +49,11 @@ class Checkpointer:
       self._put_back_replaced()
 
   def save(
-      self,
-      step: int,
-      trackables: Mapping[str, Any],
-      state: Mapping[str, Any],
-      extra: Optional[Callable[[str], None]] = None,
+    self,
+    step: int,
+    trackables: Mapping[str, Any],
+    state: Mapping[str, Any],
+    extra: Optional[Callable[[str], None]] = None,
   ) -> str:
     """Writes a checkpoint.
 
@@ -71,7 +73,12 @@ class Checkpointer:
       tf.train.Checkpoint(**trackables).write(os.path.join(folder, _TENSORS_PREFIX))
       if extra is not None:
         extra(folder)
-      document = {"format": FORMAT_VERSION, "step": int(step), "trackables": sorted(trackables), "state": dict(state)}
+      document = {
+        "format": FORMAT_VERSION,
+        "step": int(step),
+        "trackables": sorted(trackables),
+        "state": dict(state),
+      }
       with open(os.path.join(folder, _STATE_FILE), "w", encoding="utf-8") as file:
         json.dump(document, file, indent=1)
       _flush_to_disk(folder)
@@ -85,7 +92,7 @@ class Checkpointer:
       shutil.rmtree(old, ignore_errors=True)
     return path
 
-  def paths(self) -> List[str]:
+  def paths(self) -> list[str]:
     """Returns the complete checkpoints, oldest first."""
     if not os.path.isdir(self._directory):
       return []
@@ -101,7 +108,7 @@ class Checkpointer:
     paths = self.paths()
     return paths[-1] if paths else None
 
-  def restore(self, path: str, trackables: Mapping[str, Any]) -> Dict[str, Any]:
+  def restore(self, path: str, trackables: Mapping[str, Any]) -> dict[str, Any]:
     """Reads a checkpoint into the objects given.
 
     Args:
@@ -112,22 +119,25 @@ class Checkpointer:
       The `state` that was saved.
 
     Raises:
-      CheckpointError: if the format is another, the names differ, or a variable of the objects is missing in the file
-        or has another shape there; says which. On an error of names or format nothing has been changed.
+      CheckpointError: if the format is another, the names differ, or a variable of the objects is
+        missing in the file or has another shape there; says which. On an error of names or format
+        nothing has been changed.
     """
     document = read_state(path)
     saved = document["trackables"]
     if sorted(trackables) != saved:
       raise CheckpointError(
-          f"The checkpoint {path} holds {saved}, but {sorted(trackables)} are to be restored. It was made by another "
-          "agent or configuration; use that one, or another directory."
+        f"The checkpoint {path} holds {saved}, but {sorted(trackables)} are to be restored. It "
+        "was made by another "
+        "agent or configuration; use that one, or another directory."
       )
     try:
       status = tf.train.Checkpoint(**trackables).read(os.path.join(path, _TENSORS_PREFIX))
       status.assert_existing_objects_matched()
     except (AssertionError, IndexError, ValueError, tf.errors.OpError) as error:
       raise CheckpointError(
-          f"The checkpoint {path} does not fit these networks (another size, or a damaged file): {error}"
+        f"The checkpoint {path} does not fit these networks (another size, or a damaged file): "
+        f"{error}"
       ) from error
     return document["state"]
 
@@ -135,7 +145,8 @@ class Checkpointer:
     if not os.path.isdir(path):
       os.rename(folder, path)
     else:
-      # A folder cannot be renamed over a full one: put the old one aside first, under a name that is cleaned later.
+      # A folder cannot be renamed over a full one: put the old one aside first, under a name that
+      # is cleaned later.
       aside = tempfile.mkdtemp(prefix=".replaced_", dir=self._directory)
       os.rename(path, os.path.join(aside, "old"))
       os.rename(folder, path)
@@ -158,7 +169,7 @@ class Checkpointer:
           os.rename(old, path)
 
 
-def read_state(path: str) -> Dict[str, Any]:
+def read_state(path: str) -> dict[str, Any]:
   """Reads what a checkpoint says of itself: format, step, names of its objects and the state.
 
   Raises:
@@ -171,7 +182,8 @@ def read_state(path: str) -> Dict[str, Any]:
     raise CheckpointError(f"{path} is not a complete checkpoint: {error}") from error
   if document.get("format") != FORMAT_VERSION:
     raise CheckpointError(
-        f"The checkpoint {path} has format {document.get('format')}; this version reads format {FORMAT_VERSION}."
+      f"The checkpoint {path} has format {document.get('format')}; this version reads format "
+      f"{FORMAT_VERSION}."
     )
   return document
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 import enum
 import math
 import numbers
-from typing import Any, Optional, Type
+from typing import Any, Optional
 
 
 def integer(name: str, value: Any, *, minimum: int) -> None:
@@ -14,13 +14,13 @@ def integer(name: str, value: Any, *, minimum: int) -> None:
 
 
 def number(
-    name: str,
-    value: Any,
-    *,
-    minimum: Optional[float] = None,
-    maximum: Optional[float] = None,
-    above: Optional[float] = None,
-    optional: bool = False,
+  name: str,
+  value: Any,
+  *,
+  minimum: Optional[float] = None,
+  maximum: Optional[float] = None,
+  above: Optional[float] = None,
+  optional: bool = False,
 ) -> None:
   """Requires a finite number in the given range, `above` being a bound that is itself excluded; or None if `optional`."""
   if value is None and optional:
@@ -30,14 +30,19 @@ def number(
   sound = sound and (maximum is None or value <= maximum)
   sound = sound and (above is None or value > above)
   if not sound:
-    limits = [f"of at least {minimum}" if minimum is not None else "", f"above {above}" if above is not None else ""]
+    limits = [
+      f"of at least {minimum}" if minimum is not None else "",
+      f"above {above}" if above is not None else "",
+    ]
     limits.append(f"of at most {maximum}" if maximum is not None else "")
     allowed = " and ".join(limit for limit in limits if limit)
     none = ", or None" if optional else ""
-    raise ValueError(f"{name} is {value!r}; it must be a finite number {allowed}".rstrip() + f"{none}.")
+    raise ValueError(
+      f"{name} is {value!r}; it must be a finite number {allowed}".rstrip() + f"{none}."
+    )
 
 
-def member(name: str, value: Any, enumeration: Type[enum.Enum]) -> enum.Enum:
+def member(name: str, value: Any, enumeration: type[enum.Enum]) -> enum.Enum:
   """Returns the member of an enumeration that `value` is, or whose value it is."""
   try:
     return enumeration(value)
@@ -49,5 +54,9 @@ def member(name: str, value: Any, enumeration: Type[enum.Enum]) -> enum.Enum:
 def layer_sizes(name: str, value: Sequence[int]) -> None:
   """Requires positive integers, at least one."""
   sound = isinstance(value, Sequence) and not isinstance(value, str) and len(value) > 0
-  if not sound or any(isinstance(v, bool) or not isinstance(v, numbers.Integral) or v < 1 for v in value):
-    raise ValueError(f"{name} is {value!r}; it must hold at least one positive integer, such as (256, 256).")
+  if not sound or any(
+    isinstance(v, bool) or not isinstance(v, numbers.Integral) or v < 1 for v in value
+  ):
+    raise ValueError(
+      f"{name} is {value!r}; it must hold at least one positive integer, such as (256, 256)."
+    )

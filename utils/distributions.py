@@ -1,18 +1,20 @@
 """Sampling from distributions that may or may not take a seed."""
 
+from collections.abc import Sequence
 import inspect
-from typing import Any, Optional, Sequence, Union
+from typing import Any, Optional, Union
 
 import tensorflow as tf
 
 
 def sample(
-    distribution: Any, sample_shape: Union[int, Sequence[int]] = (), seed: Optional[tf.Tensor] = None
+  distribution: Any, sample_shape: Union[int, Sequence[int]] = (), seed: Optional[tf.Tensor] = None
 ) -> tf.Tensor:
   """Draws from a distribution, statelessly when it can.
 
   Args:
-    distribution: has `sample(sample_shape)`; TensorFlow Probability's also take `seed`, a user's own may not.
+    distribution: has `sample(sample_shape)`; TensorFlow Probability's also take `seed`, a user's
+      own may not.
     sample_shape: shape of the draws, put before the batch axes.
     seed: int32 `[2]`, stateless seed; None draws from TensorFlow's global generator.
 

@@ -8,11 +8,11 @@ over a batch than the mathematics needs. The functions computed are the same.
 from collections.abc import Sequence
 from typing import Callable, Optional
 
+from acme import types
 import numpy as np
 import sonnet as snt
 import tensorflow as tf
 import tree
-from acme import types
 
 from temper.utils import checks
 
@@ -23,8 +23,8 @@ class NormalisedLinear(snt.Module):
   `scale * (x - mean(x)) / std(x) + offset` with `x = inputs w + b`; mean and standard deviation are
   taken over the F features. The mean is linear, so it is subtracted from the weights, not from x.
   `given` rearranges further, for many different inputs R beside the same first ones:
-    the variance of `x = p + r W` is `mean(p²) + r (2 p W^T + r W W^T) / F`: sums over R, not over F;
-    dividing a row by its deviation commutes with the product, so the inputs are divided.
+    the variance of `x = p + r W` is `mean(p²) + r (2 p W^T + r W W^T) / F`: sums over R, not over
+    F; dividing a row by its deviation commutes with the product, so the inputs are divided.
   What is left to do on arrays of `[K * N, F]` is one product, forwards and backwards, where there
   would be a dozen operations.
   """

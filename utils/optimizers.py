@@ -1,6 +1,7 @@
 """Adam in one kernel per variable, with Sonnet's interface."""
 
-from typing import Optional, Sequence
+from collections.abc import Sequence
+from typing import Optional
 
 import sonnet as snt
 import tensorflow as tf
@@ -11,18 +12,19 @@ from temper.utils import variables as variable_utils
 class Adam(snt.Optimizer):
   """Adam (Kingma & Ba 2014, https://arxiv.org/abs/1412.6980, algorithm 1).
 
-  It computes what `snt.optimizers.Adam` computes, by TensorFlow's fused kernel: one operation per variable instead
-  of about twenty. Small networks spend most of a learner step in such operations. It runs under every
-  `tf.distribute` strategy, whose replicas must be given equal (already averaged) updates.
+  It computes what `snt.optimizers.Adam` computes, by TensorFlow's fused kernel: one operation per
+  variable instead of about twenty. Small networks spend most of a learner step in such operations.
+  It runs under every `tf.distribute` strategy, whose replicas must be given equal (already
+  averaged) updates.
   """
 
   def __init__(
-      self,
-      learning_rate: float = 1e-3,
-      beta1: float = 0.9,
-      beta2: float = 0.999,
-      epsilon: float = 1e-8,
-      name: Optional[str] = None,
+    self,
+    learning_rate: float = 1e-3,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    epsilon: float = 1e-8,
+    name: Optional[str] = None,
   ):
     """Initialises the optimizer.
 
@@ -59,7 +61,9 @@ class Adam(snt.Optimizer):
     with tf.name_scope("v"):
       self.v.extend(_zeros_like(p) for p in parameters)
 
-  def apply(self, updates: Sequence[Optional[tf.Tensor]], parameters: Sequence[tf.Variable]) -> None:
+  def apply(
+    self, updates: Sequence[Optional[tf.Tensor]], parameters: Sequence[tf.Variable]
+  ) -> None:
     """Moves each parameter against its update; a parameter whose update is None stays.
 
     Args:
@@ -72,12 +76,14 @@ class Adam(snt.Optimizer):
     if len(updates) != len(parameters):
       raise ValueError(f"{len(updates)} updates for {len(parameters)} parameters.")
     if all(update is None for update in updates):
-      raise ValueError("None of the parameters received an update: the loss does not depend on them.")
+      raise ValueError(
+        "None of the parameters received an update: the loss does not depend on them."
+      )
     self._initialize(parameters)
     step = self.step.read_value() + 1
     variable_utils.assign(self.step, step)
-    # The kernel adds epsilon to the uncorrected root of the second moment. Scaled by the root of the correction it
-    # is the epsilon of the paper's algorithm.
+    # The kernel adds epsilon to the uncorrected root of the second moment. Scaled by the root of
+    # the correction it is the epsilon of the paper's algorithm.
     corrections = {}
     for update, parameter, m, v in zip(updates, parameters, self.m, self.v):
       if update is None:
@@ -89,28 +95,30 @@ class Adam(snt.Optimizer):
         corrections[dtype] = (beta1**exponent, beta2**exponent)
       beta1_power, beta2_power = corrections[dtype]
       tf.raw_ops.ResourceApplyAdam(
-          var=parameter.handle,
-          m=m.handle,
-          v=v.handle,
-          beta1_power=beta1_power,
-          beta2_power=beta2_power,
-          lr=tf.cast(self.learning_rate, dtype),
-          beta1=tf.cast(self.beta1, dtype),
-          beta2=tf.cast(self.beta2, dtype),
-          epsilon=tf.cast(self.epsilon, dtype) * tf.sqrt(1 - beta2_power),
-          grad=tf.convert_to_tensor(update),
+        var=parameter.handle,
+        m=m.handle,
+        v=v.handle,
+        beta1_power=beta1_power,
+        beta2_power=beta2_power,
+        lr=tf.cast(self.learning_rate, dtype),
+        beta1=tf.cast(self.beta1, dtype),
+        beta2=tf.cast(self.beta2, dtype),
+        epsilon=tf.cast(self.epsilon, dtype) * tf.sqrt(1 - beta2_power),
+        grad=tf.convert_to_tensor(update),
       )
 
 
 def _zeros_like(parameter: tf.Variable) -> tf.Variable:
-  return tf.Variable(tf.zeros(parameter.shape, parameter.dtype), trainable=False, name=parameter.name.split(":")[0])
+  return tf.Variable(
+    tf.zeros(parameter.shape, parameter.dtype), trainable=False, name=parameter.name.split(":")[0]
+  )
 
 
 def initialise_slots(optimizer: snt.Optimizer, parameters: Sequence[tf.Variable]) -> None:
   """Makes an optimizer's moments now rather than at its first update.
 
-  Then they are created outside of the traced step, under the scope of the caller's strategy, and a checkpoint
-  restored before the first update finds them.
+  Then they are created outside of the traced step, under the scope of the caller's strategy, and a
+  checkpoint restored before the first update finds them.
   """
   initialise = getattr(optimizer, "_initialize", None)
   if initialise is not None:

@@ -1,11 +1,12 @@
 """Reverb: tables that never block one process, an adder whose tail can be written, a shallow dataset."""
 
+from collections.abc import Mapping, Sequence
 import fractions
 import operator
 import os
 import shutil
 import tempfile
-from typing import Dict, Mapping, NamedTuple, Optional, Sequence
+from typing import NamedTuple, Optional
 
 from absl import logging
 from acme import specs
@@ -20,11 +21,12 @@ import tree
 
 from temper.utils import replay_watch
 
-# How long an adder waits for confirmations before it asks whether the server is alive, in milliseconds.
+# How long an adder waits for confirmations before it asks whether the server is alive, in
+# milliseconds.
 _CONFIRM_TIMEOUT_MS = 8_000
 
-# How long a sampler waits for its table before it gives up, in milliseconds: in one process the table is known to hold
-# something, so this is only met when the server is gone.
+# How long a sampler waits for its table before it gives up, in milliseconds: in one process the
+# table is known to hold something, so this is only met when the server is gone.
 IN_PROCESS_TIMEOUT_MS = 30_000
 
 
@@ -32,11 +34,11 @@ class Client(reverb.Client):
   """A client that ignores an argument of dm-acme's adders which Reverb no longer has."""
 
   def trajectory_writer(
-      self,
-      num_keep_alive_refs: int,
-      *,
-      validate_items: bool = True,
-      get_signature_timeout_ms: Optional[int] = None,
+    self,
+    num_keep_alive_refs: int,
+    *,
+    validate_items: bool = True,
+    get_signature_timeout_ms: Optional[int] = None,
   ) -> reverb.TrajectoryWriter:
     """As `reverb.Client.trajectory_writer`; `get_signature_timeout_ms` has no effect."""
     del get_signature_timeout_ms
@@ -51,8 +53,9 @@ def adapt_client(client: reverb.Client) -> Client:
 class SequenceAdder(reverb_adders.SequenceAdder):
   """Adds sequences that go on over episode ends, and can write what is left at the end of a run.
 
-  Acme's adder loses the steps after the last full period. `flush` writes them as one more sequence that overlaps the one
-  before, so that every sequence has the full length and no step is lost once there are enough for one sequence.
+  Acme's adder loses the steps after the last full period. `flush` writes them as one more sequence
+  that overlaps the one before, so that every sequence has the full length and no step is lost once
+  there are enough for one sequence.
   """
 
   def __init__(self, client: reverb.Client, sequence_length: int, period: int, table: str):
@@ -65,12 +68,12 @@ class SequenceAdder(reverb_adders.SequenceAdder):
       table: name of the table.
     """
     super().__init__(
-        client=adapt_client(client),
-        sequence_length=sequence_length,
-        period=period,
-        # A constant priority: the number is read by prioritised tables only.
-        priority_fns={table: None},
-        end_of_episode_behavior=reverb_adders.EndBehavior.CONTINUE,
+      client=adapt_client(client),
+      sequence_length=sequence_length,
+      period=period,
+      # A constant priority: the number is read by prioritised tables only.
+      priority_fns={table: None},
+      end_of_episode_behavior=reverb_adders.EndBehavior.CONTINUE,
     )
     self._table = table
     self._steps_since_item = 0
@@ -94,7 +97,8 @@ class SequenceAdder(reverb_adders.SequenceAdder):
     if self._row_is_open:
       if self._no_action is None:
         raise ValueError(
-            "The first episode was begun twice without an action between. Make a new adder (or agent) instead."
+          "The first episode was begun twice without an action between. Make a new adder (or "
+          "agent) instead."
         )
       self._writer.append(self._no_action)
       self._write_last()
@@ -102,7 +106,7 @@ class SequenceAdder(reverb_adders.SequenceAdder):
     self._row_is_open = True
 
   def add(
-      self, action: types.NestedArray, next_timestep: dm_env.TimeStep, extras: types.NestedArray = ()
+    self, action: types.NestedArray, next_timestep: dm_env.TimeStep, extras: types.NestedArray = ()
   ) -> None:
     """Records an action and the time step that follows it.
 
@@ -111,28 +115,39 @@ class SequenceAdder(reverb_adders.SequenceAdder):
     """
     if self._no_action is None:
       row = dict(action=action, reward=next_timestep.reward, discount=next_timestep.discount)
-      self._no_action = tree.map_structure(np.zeros_like, {**row, "extras": extras} if extras else row)
+      self._no_action = tree.map_structure(
+        np.zeros_like, {**row, "extras": extras} if extras else row
+      )
     self._steps += 1
     self._steps_since_item += 1
     super().add(action, next_timestep, extras)
 
   def _write_last(self) -> None:
-    # The closing entry of an episode, which has an observation but no action, is a step of the sequence too.
+    # The closing entry of an episode, which has an observation but no action, is a step of the
+    # sequence too.
     self._steps += 1
     self._steps_since_item += 1
     self._row_is_open = False
     super()._write_last()
 
-  def _maybe_create_item(self, sequence_length: int, *, end_of_episode: bool = False, force: bool = False) -> None:
+  def _maybe_create_item(
+    self, sequence_length: int, *, end_of_episode: bool = False, force: bool = False
+  ) -> None:
     del force  # Acme's other ways to end an episode use it.
     steps = self._steps
-    if steps == sequence_length or (steps > sequence_length and (steps - sequence_length) % self._period == 0):
+    if steps == sequence_length or (
+      steps > sequence_length and (steps - sequence_length) % self._period == 0
+    ):
       self._create_item(end_of_episode)
       self._wait_for_server()
 
   def _create_item(self, end_of_episode: bool) -> None:
     """Makes an item of the newest complete rows; unless an episode has just ended, one more row is open."""
-    rows = slice(-self._sequence_length, None) if end_of_episode else slice(-self._sequence_length - 1, -1)
+    rows = (
+      slice(-self._sequence_length, None)
+      if end_of_episode
+      else slice(-self._sequence_length - 1, -1)
+    )
     columns = tree.map_structure(operator.itemgetter(rows), self._writer.history)
     self._writer.create_item(self._table, 1.0, adder_base.Trajectory(**columns))
     self._steps_since_item = 0
@@ -170,20 +185,25 @@ class SequenceAdder(reverb_adders.SequenceAdder):
 class UpdateSchedule:
   """Says how many learner steps are due, exactly, for environment steps that were added.
 
-  With `steps` environment steps of which the first `min_size` only fill replay, `floor((steps - min_size) * samples_per_insert
-  / batch_size) + 1` learner steps are due. The quotient is a fraction, so no ratio drifts or is rounded to a whole number
-  of steps.
+  With `steps` environment steps of which the first `min_size` only fill replay, `floor((steps -
+  min_size) * samples_per_insert / batch_size) + 1` learner steps are due. The quotient is a
+  fraction, so no ratio drifts or is rounded to a whole number of steps.
   """
 
   def __init__(self, samples_per_insert: Optional[float], batch_size: int, min_size: int):
     """Initialises the schedule.
 
     Args:
-      samples_per_insert: samples per environment step; None means one learner step each environment step.
+      samples_per_insert: samples per environment step; None means one learner step each environment
+        step.
       batch_size: samples of a learner step.
       min_size: environment steps before the first learner step.
     """
-    ratio = fractions.Fraction(batch_size) if samples_per_insert is None else fractions.Fraction(repr(samples_per_insert))
+    ratio = (
+      fractions.Fraction(batch_size)
+      if samples_per_insert is None
+      else fractions.Fraction(repr(samples_per_insert))
+    )
     self._updates_per_step = ratio / batch_size
     self._min_size = min_size
 
@@ -195,7 +215,7 @@ class UpdateSchedule:
 
 
 def rate_limiter(
-    samples_per_insert: Optional[float], min_size: int, batch_size: int, period: int
+  samples_per_insert: Optional[float], min_size: int, batch_size: int, period: int
 ) -> reverb.rate_limiters.RateLimiter:
   """Makes the limiter of a table whose writer and reader are different processes.
 
@@ -212,20 +232,21 @@ def rate_limiter(
   if samples_per_insert is None:
     return reverb.rate_limiters.MinSize(min_items)
   per_item = samples_per_insert * period
-  # A whole batch and a whole item must fit on either side, else reader and writer wait for each other.
+  # A whole batch and a whole item must fit on either side, else reader and writer wait for each
+  # other.
   error_buffer = 2.0 * max(batch_size, per_item, 1.0)
   return reverb.rate_limiters.SampleToInsertRatio(
-      samples_per_insert=per_item, min_size_to_sample=min_items, error_buffer=error_buffer
+    samples_per_insert=per_item, min_size_to_sample=min_items, error_buffer=error_buffer
   )
 
 
 def sequence_table(
-    name: str,
-    environment_spec: specs.EnvironmentSpec,
-    extras_spec: Mapping[str, specs.Array],
-    sequence_length: int,
-    max_size: int,
-    limiter: reverb.rate_limiters.RateLimiter,
+  name: str,
+  environment_spec: specs.EnvironmentSpec,
+  extras_spec: Mapping[str, specs.Array],
+  sequence_length: int,
+  max_size: int,
+  limiter: reverb.rate_limiters.RateLimiter,
 ) -> reverb.Table:
   """Makes a uniform first-in-first-out table of sequences, and logs how much memory it can take.
 
@@ -241,16 +262,16 @@ def sequence_table(
     The table; nothing is allocated before items arrive.
   """
   signature = reverb_adders.SequenceAdder.signature(
-      environment_spec, extras_spec=dict(extras_spec), sequence_length=sequence_length
+    environment_spec, extras_spec=dict(extras_spec), sequence_length=sequence_length
   )
   report_memory(name, signature, max_size)
   return reverb.Table(
-      name=name,
-      sampler=reverb.selectors.Uniform(),
-      remover=reverb.selectors.Fifo(),
-      max_size=max_size,
-      rate_limiter=limiter,
-      signature=signature,
+    name=name,
+    sampler=reverb.selectors.Uniform(),
+    remover=reverb.selectors.Fifo(),
+    max_size=max_size,
+    rate_limiter=limiter,
+    signature=signature,
   )
 
 
@@ -267,8 +288,10 @@ def report_memory(name: str, signature: types.NestedSpec, max_size: int) -> int:
   total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
   if size > total:
     logging.warning(
-        "%s, but this machine has %.1f GiB. Lower max_replay_size to at most %s.",
-        text, total / 2**30, f"{max_size * total // (2 * size):,}",
+      "%s, but this machine has %.1f GiB. Lower max_replay_size to at most %s.",
+      text,
+      total / 2**30,
+      f"{max_size * total // (2 * size):,}",
     )
   else:
     logging.info("%s.", text)
@@ -276,11 +299,11 @@ def report_memory(name: str, signature: types.NestedSpec, max_size: int) -> int:
 
 
 def make_dataset(
-    server_address: str,
-    table: str,
-    batch_size: int,
-    prefetch_size: int,
-    timeout_ms: int = -1,
+  server_address: str,
+  table: str,
+  batch_size: int,
+  prefetch_size: int,
+  timeout_ms: int = -1,
 ) -> tf.data.Dataset:
   """Makes a dataset of batches sampled from a table.
 
@@ -297,12 +320,12 @@ def make_dataset(
     Dataset of `reverb.ReplaySample`, leaves `[batch_size, ...]`.
   """
   dataset = reverb.TrajectoryDataset.from_table_signature(
-      server_address=server_address,
-      table=table,
-      max_in_flight_samples_per_worker=batch_size,
-      num_workers_per_iterator=1,
-      rate_limiter_timeout_ms=timeout_ms,
-      get_signature_timeout_secs=60,
+    server_address=server_address,
+    table=table,
+    max_in_flight_samples_per_worker=batch_size,
+    num_workers_per_iterator=1,
+    rate_limiter_timeout_ms=timeout_ms,
+    get_signature_timeout_secs=60,
   )
   dataset = dataset.batch(batch_size, drop_remainder=True)
   return dataset.prefetch(prefetch_size) if prefetch_size else dataset
@@ -316,9 +339,10 @@ class InProcessServer(NamedTuple):
   tables: Sequence[reverb.Table]
   scratch: str
 
-  def sizes(self) -> Dict[str, int]:
+  def sizes(self) -> dict[str, int]:
     """Returns the number of items by table."""
-    # Asked over the wire: a restore makes new tables in the server, and those given to it stay empty for ever.
+    # Asked over the wire: a restore makes new tables in the server, and those given to it stay
+    # empty for ever.
     return {name: info.current_size for name, info in self.client.server_info(timeout=30).items()}
 
   def save(self, directory: str) -> None:
@@ -331,7 +355,9 @@ class InProcessServer(NamedTuple):
     shutil.rmtree(self.scratch, ignore_errors=True)
 
 
-def start_server(tables: Sequence[reverb.Table], restore_from: Optional[str] = None) -> InProcessServer:
+def start_server(
+  tables: Sequence[reverb.Table], restore_from: Optional[str] = None
+) -> InProcessServer:
   """Starts a Reverb server in this process.
 
   Args:
@@ -347,4 +373,3 @@ def start_server(tables: Sequence[reverb.Table], restore_from: Optional[str] = N
   checkpointer = reverb.checkpointers.DefaultCheckpointer(scratch, "", restore_from)
   server = reverb.Server(tables, port=None, checkpointer=checkpointer)
   return InProcessServer(server, Client(f"localhost:{server.port}"), tuple(tables), scratch)
-

@@ -3,9 +3,9 @@
 import contextlib
 from typing import Any, Callable, Optional
 
+from acme import types
 import tensorflow as tf
 import tree
-from acme import types
 
 # Rows of one critic evaluation. On processors, a block whose activations stay in the cache runs
 # faster than all samples at once; on accelerators the block is still large.

@@ -1,12 +1,13 @@
 """Building blocks of SVG0: unrolling, masking at episode starts, and joint evaluation of policies and critics.
 
-The four public names and their arguments are those of `acme.agents.tf.svg0_prior.utils`, so they can be used on
-their own by scripts that were written for Acme. CRR shares the masking.
+The four public names and their arguments are those of `acme.agents.tf.svg0_prior.utils`, so they
+can be used on their own by scripts that were written for Acme. CRR shares the masking.
 """
 
 import collections
+from collections.abc import Iterable
 import enum
-from typing import Any, Callable, Dict, Iterable, Optional, Tuple
+from typing import Any, Callable, Optional
 
 from acme import types
 from acme.tf import utils as tf2_utils
@@ -21,8 +22,10 @@ class EntropyEstimator(enum.Enum):
   """How the entropy of the policy enters its loss.
 
   SCORE: `-log pi(sg[a])`, as in Acme. Its value is the entropy, but its expected gradient is zero.
-  PATHWISE: `-log pi(a)` with a reparameterised, so that the gradient is that of the entropy, with sampling noise.
-  ANALYTIC: the distribution's own `entropy()`, without noise; only for policies that have it in closed form.
+  PATHWISE: `-log pi(a)` with a reparameterised, so that the gradient is that of the entropy, with
+    sampling noise.
+  ANALYTIC: the distribution's own `entropy()`, without noise; only for policies that have it in
+    closed form.
   """
 
   SCORE = "score"
@@ -33,31 +36,33 @@ class EntropyEstimator(enum.Enum):
 class OnlineTargetPiQ(snt.Module):
   """Evaluates online and target policies, critics and (when given) priors at one batch of steps.
 
-  The result is a namedtuple; for `S` samples, a batch of `N` steps and actions of shape `[A]` it holds
+  The result is a namedtuple; for `S` samples, a batch of `N` steps and actions of shape `[A]` it
+  holds
     online_samples, target_samples: `[S, N, A]`, draws from the online and the target policy.
     target_log_probs_behavior_actions: `[N]`, log target-policy density of the given action.
     online_log_probs: `[S, N]`, log online-policy density of `online_samples`.
     online_q, target_q: `[N, 1]` (or what the critic returns), both critics at the given action.
-    analytic_kl_divergence, analytic_kl_to_target: `[N]`, KL of the online policy from the online and from the
-      target prior; only with a prior.
+    analytic_kl_divergence, analytic_kl_to_target: `[N]`, KL of the online policy from the online
+      and from the target prior; only with a prior.
     online_entropy: `[N]`; only with `EntropyEstimator.ANALYTIC`.
 
-  It can be a core of `static_rnn`, one time step a call, or be applied once to merged time and batch axes.
+  It can be a core of `static_rnn`, one time step a call, or be applied once to merged time and
+  batch axes.
   """
 
   def __init__(
-      self,
-      online_pi: snt.Module,
-      online_q: snt.Module,
-      target_pi: snt.Module,
-      target_q: snt.Module,
-      num_samples: int,
-      online_prior: Optional[snt.Module] = None,
-      target_prior: Optional[snt.Module] = None,
-      name: str = "OnlineTargetPiQ",
-      *,
-      entropy_estimator: EntropyEstimator = EntropyEstimator.SCORE,
-      seeds: Optional[Tuple[tf.Tensor, tf.Tensor]] = None,
+    self,
+    online_pi: snt.Module,
+    online_q: snt.Module,
+    target_pi: snt.Module,
+    target_q: snt.Module,
+    num_samples: int,
+    online_prior: Optional[snt.Module] = None,
+    target_prior: Optional[snt.Module] = None,
+    name: str = "OnlineTargetPiQ",
+    *,
+    entropy_estimator: EntropyEstimator = EntropyEstimator.SCORE,
+    seeds: Optional[tuple[tf.Tensor, tf.Tensor]] = None,
   ):
     """Initialises the core.
 
@@ -70,9 +75,11 @@ class OnlineTargetPiQ(snt.Module):
       online_prior: optional behaviour prior; like a policy, with an analytic KL from the policy.
       target_prior: its target; given exactly when `online_prior` is.
       name: module name.
-      entropy_estimator: see `EntropyEstimator`; decides whether `online_log_probs` stop the samples' gradient.
-      seeds: stateless seeds (int32 `[2]`) of the online and the target draws; None draws from TensorFlow's global
-        generator. With `static_rnn` leave it None, else every time step would repeat the same noise.
+      entropy_estimator: see `EntropyEstimator`; decides whether `online_log_probs` stop the
+        samples' gradient.
+      seeds: stateless seeds (int32 `[2]`) of the online and the target draws; None draws from
+        TensorFlow's global generator. With `static_rnn` leave it None, else every time step would
+        repeat the same noise.
 
     Raises:
       ValueError: if only one of the two priors is given, or `num_samples` is not positive.
@@ -89,7 +96,7 @@ class OnlineTargetPiQ(snt.Module):
     self._entropy_estimator = entropy_estimator
     self._seeds = seeds or (None, None)
 
-  def __call__(self, input_obs_and_action: Tuple[types.NestedTensor, tf.Tensor]) -> Tuple[Any, ...]:
+  def __call__(self, input_obs_and_action: tuple[types.NestedTensor, tf.Tensor]) -> tuple[Any, ...]:
     """Evaluates all networks at (observation `[N, ...]`, action `[N, A]`)."""
     observation, action = input_obs_and_action
     online_pi, target_pi = (policy(observation) for policy in self._policies)
@@ -97,13 +104,13 @@ class OnlineTargetPiQ(snt.Module):
     scored = samples
     if self._entropy_estimator is not EntropyEstimator.PATHWISE:
       scored = tf.stop_gradient(samples)
-    outputs: Dict[str, Any] = {
-        "online_samples": samples,
-        "target_samples": distributions.sample(target_pi, self._num_samples, self._seeds[1]),
-        "target_log_probs_behavior_actions": target_pi.log_prob(action),
-        "online_log_probs": online_pi.log_prob(scored),
-        "online_q": self._critics[0](observation, action),
-        "target_q": self._critics[1](observation, action),
+    outputs: dict[str, Any] = {
+      "online_samples": samples,
+      "target_samples": distributions.sample(target_pi, self._num_samples, self._seeds[1]),
+      "target_log_probs_behavior_actions": target_pi.log_prob(action),
+      "online_log_probs": online_pi.log_prob(scored),
+      "online_q": self._critics[0](observation, action),
+      "target_q": self._critics[1](observation, action),
     }
     if self._priors is not None:
       prior, target_prior = (network(observation) for network in self._priors)
@@ -115,14 +122,14 @@ class OnlineTargetPiQ(snt.Module):
 
 
 def static_rnn(
-    core: Callable[[Any], types.NestedTensor], inputs: types.NestedTensor, unroll_length: int
+  core: Callable[[Any], types.NestedTensor], inputs: types.NestedTensor, unroll_length: int
 ) -> types.NestedTensor:
   """Applies `core` to each of the first `unroll_length` time steps and stacks what it returns.
 
   Args:
     core: maps the inputs of one step, `[B, ...]`, to a nest of tensors.
-    inputs: nest of time-major tensors `[T, B, ...]`. A tensor shorter than `unroll_length` gives None at the
-      steps that it lacks.
+    inputs: nest of time-major tensors `[T, B, ...]`. A tensor shorter than `unroll_length` gives
+      None at the steps that it lacks.
     unroll_length: number of steps.
 
   Returns:
@@ -138,7 +145,8 @@ def static_rnn(
 def mask_out_restarting(tensor: tf.Tensor, start_of_episode: tf.Tensor) -> tf.Tensor:
   """Sets to zero the entries whose step leads over an episode's end.
 
-  Entries are selected, not multiplied, so that an infinite or undefined masked entry gives zero too.
+  Entries are selected, not multiplied, so that an infinite or undefined masked entry gives zero
+  too.
 
   Args:
     tensor: `[T, B]`, values that belong to the step from t to t+1.
@@ -152,14 +160,16 @@ def mask_out_restarting(tensor: tf.Tensor, start_of_episode: tf.Tensor) -> tf.Te
   """
   for name, value in (("tensor", tensor), ("start_of_episode", start_of_episode)):
     if value.shape.rank != 2:
-      raise ValueError(f"{name} has shape {value.shape}; it must be time-major with rank 2, [T, B].")
+      raise ValueError(
+        f"{name} has shape {value.shape}; it must be time-major with rank 2, [T, B]."
+      )
   return tf.where(start_of_episode, tf.zeros_like(tensor), tensor)
 
 
 def batch_concat_selection(
-    observation_dict: Dict[str, types.NestedTensor],
-    concat_keys: Optional[Iterable[str]] = None,
-    output_dtype: tf.DType = tf.float32,
+  observation_dict: dict[str, types.NestedTensor],
+  concat_keys: Optional[Iterable[str]] = None,
+  output_dtype: tf.DType = tf.float32,
 ) -> tf.Tensor:
   """Flattens and concatenates chosen entries of a dict observation.
 

@@ -12,14 +12,14 @@ from temper.agents.svg0_prior.networks import make_network_with_prior
 from temper.utils.svg0_utils import EntropyEstimator
 
 __all__ = [
-    "DistributedSVG0",
-    "EntropyEstimator",
-    "SVG0",
-    "SVG0Actor",
-    "SVG0Builder",
-    "SVG0Config",
-    "SVG0Learner",
-    "SVG0Networks",
-    "make_default_networks",
-    "make_network_with_prior",
+  "DistributedSVG0",
+  "EntropyEstimator",
+  "SVG0",
+  "SVG0Actor",
+  "SVG0Builder",
+  "SVG0Config",
+  "SVG0Learner",
+  "SVG0Networks",
+  "make_default_networks",
+  "make_network_with_prior",
 ]

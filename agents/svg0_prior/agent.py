@@ -18,33 +18,33 @@ class SVG0(local.LocalAgent):
   """SVG0 with an optional behaviour prior: acts, fills replay and learns in one process."""
 
   def __init__(
-      self,
-      environment_spec: specs.EnvironmentSpec,
-      policy_network: snt.Module,
-      critic_network: snt.Module,
-      discount: float = 0.99,
-      batch_size: int = 256,
-      prefetch_size: int = 4,
-      target_update_period: int = 100,
-      prior_network: Optional[snt.Module] = None,
-      policy_optimizer: Optional[snt.Optimizer] = None,
-      critic_optimizer: Optional[snt.Optimizer] = None,
-      prior_optimizer: Optional[snt.Optimizer] = None,
-      distillation_cost: Optional[float] = 1e-3,
-      entropy_regularizer_cost: Optional[float] = 1e-3,
-      min_replay_size: int = 1000,
-      max_replay_size: int = 1_000_000,
-      samples_per_insert: float = 32.0,
-      sequence_length: int = 10,
-      sigma: float = 0.3,
-      replay_table_name: str = reverb_adders.DEFAULT_PRIORITY_TABLE,
-      counter: Optional[counting.Counter] = None,
-      logger: Optional[loggers.Logger] = None,
-      checkpoint: bool = True,
-      *,
-      directory: Optional[str] = None,
-      seed: int = 0,
-      **config_options: Any,
+    self,
+    environment_spec: specs.EnvironmentSpec,
+    policy_network: snt.Module,
+    critic_network: snt.Module,
+    discount: float = 0.99,
+    batch_size: int = 256,
+    prefetch_size: int = 4,
+    target_update_period: int = 100,
+    prior_network: Optional[snt.Module] = None,
+    policy_optimizer: Optional[snt.Optimizer] = None,
+    critic_optimizer: Optional[snt.Optimizer] = None,
+    prior_optimizer: Optional[snt.Optimizer] = None,
+    distillation_cost: Optional[float] = 1e-3,
+    entropy_regularizer_cost: Optional[float] = 1e-3,
+    min_replay_size: int = 1000,
+    max_replay_size: int = 1_000_000,
+    samples_per_insert: float = 32.0,
+    sequence_length: int = 10,
+    sigma: float = 0.3,
+    replay_table_name: str = reverb_adders.DEFAULT_PRIORITY_TABLE,
+    counter: Optional[counting.Counter] = None,
+    logger: Optional[loggers.Logger] = None,
+    checkpoint: bool = True,
+    *,
+    directory: Optional[str] = None,
+    seed: int = 0,
+    **config_options: Any,
   ):
     """Initialises the agent.
 
@@ -71,7 +71,8 @@ class SVG0(local.LocalAgent):
       counter: counts learner steps.
       logger: gets the learner's metrics.
       checkpoint: whether to keep the learner's checkpoints in `directory`.
-      directory: where; Acme wrote below the home directory, here nothing is written unless this is given.
+      directory: where; Acme wrote below the home directory, here nothing is written unless this is
+        given.
       seed: seed of actions and draws.
       **config_options: further fields of `SVG0Config`.
 
@@ -79,33 +80,33 @@ class SVG0(local.LocalAgent):
       ValueError: if a number is out of its range or specs are not canonical; names it.
     """
     config = config_lib.SVG0Config(
-        discount=discount,
-        batch_size=batch_size,
-        prefetch_size=prefetch_size,
-        target_update_period=target_update_period,
-        policy_optimizer=policy_optimizer,
-        critic_optimizer=critic_optimizer,
-        prior_optimizer=prior_optimizer,
-        distillation_cost=distillation_cost,
-        entropy_regularizer_cost=entropy_regularizer_cost,
-        min_replay_size=min_replay_size,
-        max_replay_size=max_replay_size,
-        samples_per_insert=samples_per_insert,
-        sequence_length=sequence_length,
-        sigma=sigma,
-        replay_table_name=replay_table_name,
-        use_prior=prior_network is not None,
-        **config_options,
+      discount=discount,
+      batch_size=batch_size,
+      prefetch_size=prefetch_size,
+      target_update_period=target_update_period,
+      policy_optimizer=policy_optimizer,
+      critic_optimizer=critic_optimizer,
+      prior_optimizer=prior_optimizer,
+      distillation_cost=distillation_cost,
+      entropy_regularizer_cost=entropy_regularizer_cost,
+      min_replay_size=min_replay_size,
+      max_replay_size=max_replay_size,
+      samples_per_insert=samples_per_insert,
+      sequence_length=sequence_length,
+      sigma=sigma,
+      replay_table_name=replay_table_name,
+      use_prior=prior_network is not None,
+      **config_options,
     )
     networks = networks_lib.SVG0Networks(policy_network, critic_network, prior_network)
     networks.init(environment_spec)
     super().__init__(
-        builder_lib.SVG0Builder(config),
-        environment_spec,
-        networks=networks,
-        counter=counter,
-        logger=logger,
-        seed=seed,
-        checkpoint=checkpoint,
-        directory=directory,
+      builder_lib.SVG0Builder(config),
+      environment_spec,
+      networks=networks,
+      counter=counter,
+      logger=logger,
+      seed=seed,
+      checkpoint=checkpoint,
+      directory=directory,
     )

@@ -1,7 +1,7 @@
 """The numbers of an SVG0 agent, checked when they are set."""
 
 import dataclasses
-from typing import Optional, Tuple
+from typing import Optional
 
 from acme.adders import reverb as reverb_adders
 import sonnet as snt
@@ -15,18 +15,21 @@ from temper.utils import svg0_utils
 class SVG0Config:
   """Options of SVG0 with an optional behaviour prior.
 
-  The fields down to `entropy_regularizer_cost` and their defaults are Acme's. A wrong value raises a ValueError that
-  names the field, the value and what is allowed.
+  The fields down to `entropy_regularizer_cost` and their defaults are Acme's. A wrong value raises
+  a ValueError that names the field, the value and what is allowed.
 
   Attributes:
     discount: agent's discount, in [0, 1]; multiplies the environment's.
     batch_size: sequences a learner step, over all replicas.
-    prefetch_size: batches that are sampled ahead of the learner. The one-process agent uses at most one.
+    prefetch_size: batches that are sampled ahead of the learner. The one-process agent uses at most
+      one.
     target_update_period: learner steps between copies of the online to the target networks.
-    policy_optimizer, critic_optimizer, prior_optimizer: Sonnet optimizers; None makes Adam with the rates below.
+    policy_optimizer, critic_optimizer, prior_optimizer: Sonnet optimizers; None makes Adam with the
+      rates below.
     min_replay_size: environment steps in replay before the first update.
     max_replay_size: sequences that replay holds at the most.
-    samples_per_insert: sequences sampled per environment step that is added; None leaves the rate free (in one
+    samples_per_insert: sequences sampled per environment step that is added; None leaves the rate
+      free (in one
       process: one update per environment step).
     sequence_length: T, the pairs that are trained on; T + 1 steps are stored.
     sigma: accepted for Acme's sake and unused, as there.
@@ -36,16 +39,20 @@ class SVG0Config:
     num_action_samples: S, action samples per state.
     lambda_: Retrace's lambda, in [0, 1].
     entropy_estimator: how the entropy is differentiated; see `EntropyEstimator`.
-    soft_value_target: whether c_H times the entropy is part of the value target too (maximum-entropy returns).
+    soft_value_target: whether c_H times the entropy is part of the value target too
+      (maximum-entropy returns).
     reward_scale: factor of the rewards inside the learner; returns that are reported stay unscaled.
     policy_learning_rate, critic_learning_rate, prior_learning_rate: Adam's step sizes.
     max_gradient_norm: each network's gradient is clipped to this global norm; None leaves it.
-    variable_update_period: actor steps between fetches of variables, when the actor lives apart from the learner.
+    variable_update_period: actor steps between fetches of variables, when the actor lives apart
+      from the learner.
     use_prior: whether the default networks have a behaviour prior.
-    policy_layer_sizes, critic_layer_sizes, prior_layer_sizes: hidden layers of the default networks.
-    policy_keys, prior_keys: entries of a dict observation that policy and critic, and prior, see; None: all.
-    init_scale, min_scale: initial and smallest standard deviation of the default policy, in canonical actions, to which
-      the smallest one is added.
+    policy_layer_sizes, critic_layer_sizes, prior_layer_sizes: hidden layers of the default
+      networks.
+    policy_keys, prior_keys: entries of a dict observation that policy and critic, and prior, see;
+      None: all.
+    init_scale, min_scale: initial and smallest standard deviation of the default policy, in
+      canonical actions, to which the smallest one is added.
     sample_block_rows: rows of one evaluation of sampled actions; see `temper.utils.sampled_values`.
   """
 
@@ -75,25 +82,25 @@ class SVG0Config:
   max_gradient_norm: Optional[float] = None
   variable_update_period: int = 1000
   use_prior: bool = False
-  policy_layer_sizes: Tuple[int, ...] = (256, 256, 256)
-  critic_layer_sizes: Tuple[int, ...] = (512, 512, 256)
-  prior_layer_sizes: Tuple[int, ...] = (200, 100)
-  policy_keys: Optional[Tuple[str, ...]] = None
-  prior_keys: Optional[Tuple[str, ...]] = None
+  policy_layer_sizes: tuple[int, ...] = (256, 256, 256)
+  critic_layer_sizes: tuple[int, ...] = (512, 512, 256)
+  prior_layer_sizes: tuple[int, ...] = (200, 100)
+  policy_keys: Optional[tuple[str, ...]] = None
+  prior_keys: Optional[tuple[str, ...]] = None
   init_scale: float = 0.7
   min_scale: float = 0.3
   sample_block_rows: int = sampled_values.DEFAULT_BLOCK_ROWS
 
   def __post_init__(self):
     for name in (
-        "batch_size",
-        "target_update_period",
-        "min_replay_size",
-        "max_replay_size",
-        "sequence_length",
-        "num_action_samples",
-        "variable_update_period",
-        "sample_block_rows",
+      "batch_size",
+      "target_update_period",
+      "min_replay_size",
+      "max_replay_size",
+      "sequence_length",
+      "num_action_samples",
+      "variable_update_period",
+      "sample_block_rows",
     ):
       checks.integer(name, getattr(self, name), minimum=1)
     checks.integer("prefetch_size", self.prefetch_size, minimum=0)
@@ -101,7 +108,12 @@ class SVG0Config:
       checks.number(name, getattr(self, name), minimum=0, maximum=1)
     for name in ("distillation_cost", "entropy_regularizer_cost"):
       checks.number(name, getattr(self, name), minimum=0, optional=True)
-    for name in ("policy_learning_rate", "critic_learning_rate", "prior_learning_rate", "min_scale"):
+    for name in (
+      "policy_learning_rate",
+      "critic_learning_rate",
+      "prior_learning_rate",
+      "min_scale",
+    ):
       checks.number(name, getattr(self, name), minimum=0)
     for name in ("reward_scale", "init_scale"):
       checks.number(name, getattr(self, name), above=0)
@@ -109,12 +121,18 @@ class SVG0Config:
       checks.number(name, getattr(self, name), above=0, optional=True)
     for name in ("policy_layer_sizes", "critic_layer_sizes", "prior_layer_sizes"):
       checks.layer_sizes(name, getattr(self, name))
-    estimator = checks.member("entropy_estimator", self.entropy_estimator, svg0_utils.EntropyEstimator)
-    object.__setattr__(self, "entropy_estimator", estimator)  # A frozen dataclass allows no other way.
+    estimator = checks.member(
+      "entropy_estimator", self.entropy_estimator, svg0_utils.EntropyEstimator
+    )
+    object.__setattr__(
+      self, "entropy_estimator", estimator
+    )  # A frozen dataclass allows no other way.
     if self.min_replay_size > self.max_replay_size * self.sequence_length:
       raise ValueError(
-          f"min_replay_size is {self.min_replay_size} environment steps, but max_replay_size = {self.max_replay_size} "
-          f"sequences of {self.sequence_length} steps hold at most "
-          f"{self.max_replay_size * self.sequence_length}: learning would never start. Lower min_replay_size or "
-          "raise max_replay_size."
+        f"min_replay_size is {self.min_replay_size} environment steps, but max_replay_size = "
+        f"{self.max_replay_size} "
+        f"sequences of {self.sequence_length} steps hold at most "
+        f"{self.max_replay_size * self.sequence_length}: learning would never start. Lower "
+        "min_replay_size or "
+        "raise max_replay_size."
       )

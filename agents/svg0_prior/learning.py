@@ -1,6 +1,7 @@
 """The SVG0 learner: one batch of sequences in, three updated networks out."""
 
-from typing import Dict, Iterator, Mapping, NamedTuple, Optional, Union
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple, Optional, Union
 
 from acme.utils import counting
 from acme.utils import loggers
@@ -19,7 +20,9 @@ from temper.utils import svg0_utils
 class _Batch(NamedTuple):
   """A batch of sequences, time-major."""
 
-  observation: tf.Tensor  # Nest of [(T+1) B, ...], all sequences' first steps before the second ones.
+  observation: (
+    tf.Tensor
+  )  # Nest of [(T+1) B, ...], all sequences' first steps before the second ones.
   action: tf.Tensor  # [(T+1) B, A]
   r_t: tf.Tensor  # [T, B]
   discount_t: tf.Tensor  # [T, B]
@@ -33,53 +36,56 @@ class _Losses(NamedTuple):
   policy: tf.Tensor
   critic: tf.Tensor
   prior: Optional[tf.Tensor]
-  metrics: Dict[str, tf.Tensor]
+  metrics: dict[str, tf.Tensor]
 
 
 class SVG0Learner(learner_lib.Learner):
   """Learner of SVG0 with an optional behaviour prior; `SYSTEM`: Heess 2015, Munos 2016, Tirumala 2020."""
 
   def __init__(
-      self,
-      policy_network: snt.Module,
-      critic_network: snt.Module,
-      target_policy_network: snt.Module,
-      target_critic_network: snt.Module,
-      discount: float,
-      target_update_period: int,
-      dataset_iterator: Union[tf.data.Dataset, Iterator[reverb.ReplaySample]],
-      prior_network: Optional[snt.Module] = None,
-      target_prior_network: Optional[snt.Module] = None,
-      policy_optimizer: Optional[snt.Optimizer] = None,
-      critic_optimizer: Optional[snt.Optimizer] = None,
-      prior_optimizer: Optional[snt.Optimizer] = None,
-      distillation_cost: Optional[float] = 1e-3,
-      entropy_regularizer_cost: Optional[float] = 1e-3,
-      num_action_samples: int = 10,
-      lambda_: float = 1.0,
-      counter: Optional[counting.Counter] = None,
-      logger: Optional[loggers.Logger] = None,
-      checkpoint: bool = True,
-      *,
-      entropy_estimator: svg0_utils.EntropyEstimator = svg0_utils.EntropyEstimator.SCORE,
-      soft_value_target: bool = False,
-      reward_scale: float = 1.0,
-      max_gradient_norm: Optional[float] = None,
-      sample_block_rows: int = sampled_values.DEFAULT_BLOCK_ROWS,
-      strategy: Optional[tf.distribute.Strategy] = None,
-      seed: int = 0,
-      directory: Optional[str] = None,
+    self,
+    policy_network: snt.Module,
+    critic_network: snt.Module,
+    target_policy_network: snt.Module,
+    target_critic_network: snt.Module,
+    discount: float,
+    target_update_period: int,
+    dataset_iterator: Union[tf.data.Dataset, Iterator[reverb.ReplaySample]],
+    prior_network: Optional[snt.Module] = None,
+    target_prior_network: Optional[snt.Module] = None,
+    policy_optimizer: Optional[snt.Optimizer] = None,
+    critic_optimizer: Optional[snt.Optimizer] = None,
+    prior_optimizer: Optional[snt.Optimizer] = None,
+    distillation_cost: Optional[float] = 1e-3,
+    entropy_regularizer_cost: Optional[float] = 1e-3,
+    num_action_samples: int = 10,
+    lambda_: float = 1.0,
+    counter: Optional[counting.Counter] = None,
+    logger: Optional[loggers.Logger] = None,
+    checkpoint: bool = True,
+    *,
+    entropy_estimator: svg0_utils.EntropyEstimator = svg0_utils.EntropyEstimator.SCORE,
+    soft_value_target: bool = False,
+    reward_scale: float = 1.0,
+    max_gradient_norm: Optional[float] = None,
+    sample_block_rows: int = sampled_values.DEFAULT_BLOCK_ROWS,
+    strategy: Optional[tf.distribute.Strategy] = None,
+    seed: int = 0,
+    directory: Optional[str] = None,
   ):
     """Initialises the learner. The arguments before the star are Acme's.
 
     Args:
-      policy_network: maps a batch of observations to a distribution over actions; its variables exist.
-      critic_network: maps batches of observations and actions to values `[B, 1]` or `[B]`; its variables exist.
+      policy_network: maps a batch of observations to a distribution over actions; its variables
+        exist.
+      critic_network: maps batches of observations and actions to values `[B, 1]` or `[B]`; its
+        variables exist.
       target_policy_network: copy of the policy.
       target_critic_network: copy of the critic.
       discount: agent's discount.
       target_update_period: learner steps between copies of the online to the target networks.
-      dataset_iterator: a dataset of samples `[B, T+1, ...]` with `log_prob` among the extras, or an iterator of it.
+      dataset_iterator: a dataset of samples `[B, T+1, ...]` with `log_prob` among the extras, or an
+        iterator of it.
       prior_network: behaviour prior; like the policy, with an analytic KL from it.
       target_prior_network: copy of the prior; given exactly when the prior is.
       policy_optimizer, critic_optimizer, prior_optimizer: None makes Adam(1e-4).
@@ -100,8 +106,8 @@ class SVG0Learner(learner_lib.Learner):
       directory: where checkpoints are kept; None keeps none.
 
     Raises:
-      ValueError: if only one of prior and target prior is given, target and online networks do not pair, or the dataset does
-        not fit the strategy.
+      ValueError: if only one of prior and target prior is given, target and online networks do not
+        pair, or the dataset does not fit the strategy.
     """
     if (prior_network is None) != (target_prior_network is None):
       raise ValueError("prior_network and target_prior_network go together: give both, or neither.")
@@ -122,24 +128,28 @@ class SVG0Learner(learner_lib.Learner):
     targets = {"critic": target_critic_network, "policy": target_policy_network}
     given = {"critic": critic_optimizer, "policy": policy_optimizer}
     if prior_network is not None:
-      networks["prior"], targets["prior"], given["prior"] = prior_network, target_prior_network, prior_optimizer
+      networks["prior"], targets["prior"], given["prior"] = (
+        prior_network,
+        target_prior_network,
+        prior_optimizer,
+      )
     with (strategy or tf.distribute.get_strategy()).scope():
       chosen = {name: optimizer or optimizers.Adam(1e-4) for name, optimizer in given.items()}
     super().__init__(
-        dataset=dataset_iterator,
-        networks=networks,
-        target_networks=targets,
-        optimizers=chosen,
-        target_update_period=target_update_period,
-        max_gradient_norm=max_gradient_norm,
-        strategy=strategy,
-        counter=counter,
-        logger=logger,
-        seed=seed,
-        directory=directory if checkpoint else None,
+      dataset=dataset_iterator,
+      networks=networks,
+      target_networks=targets,
+      optimizers=chosen,
+      target_update_period=target_update_period,
+      max_gradient_norm=max_gradient_norm,
+      strategy=strategy,
+      counter=counter,
+      logger=logger,
+      seed=seed,
+      directory=directory if checkpoint else None,
     )
 
-  def _update(self, sample: reverb.ReplaySample, seed: tf.Tensor) -> Dict[str, tf.Tensor]:
+  def _update(self, sample: reverb.ReplaySample, seed: tf.Tensor) -> dict[str, tf.Tensor]:
     self._update_targets(sample)
     batch = _to_time_major(sample, self._reward_scale)
     with tf.GradientTape(persistent=True) as tape:
@@ -149,8 +159,8 @@ class SVG0Learner(learner_lib.Learner):
       losses_by_network["prior"] = result.prior
     # All gradients are taken before any variable moves.
     gradients = {
-        name: tape.gradient(loss, self._networks[name].trainable_variables)
-        for name, loss in losses_by_network.items()
+      name: tape.gradient(loss, self._networks[name].trainable_variables)
+      for name, loss in losses_by_network.items()
     }
     metrics = {f"{name}_loss": loss for name, loss in losses_by_network.items()}
     for name, gradient in gradients.items():
@@ -165,29 +175,45 @@ class SVG0Learner(learner_lib.Learner):
     split = lambda x: tf.reshape(x, [num_pairs + 1, batch_size])
 
     entropy = split(self._entropy(outputs))
-    kl_to_target = split(outputs.analytic_kl_to_target) if self._prior is not None else tf.zeros_like(entropy)
-    v_t = self._mean_target_q(batch, outputs.target_samples, tape, first_step=1, differentiable=False)
+    kl_to_target = (
+      split(outputs.analytic_kl_to_target) if self._prior is not None else tf.zeros_like(entropy)
+    )
+    v_t = self._mean_target_q(
+      batch, outputs.target_samples, tape, first_step=1, differentiable=False
+    )
     v_t -= self._distillation_cost * tf.stop_gradient(kl_to_target[1:])
     if self._soft_value_target:
       v_t += self._entropy_cost * tf.stop_gradient(entropy[1:])
 
     log_rho_tm1 = losses.log_importance_weights(
-        split(outputs.target_log_probs_behavior_actions)[:-1], batch.behaviour_log_prob_tm1, batch.restart_t
+      split(outputs.target_log_probs_behavior_actions)[:-1],
+      batch.behaviour_log_prob_tm1,
+      batch.restart_t,
     )
     target_tm1 = losses.retrace_targets(
-        split(outputs.target_q)[:-1], v_t, batch.r_t, self._discount * batch.discount_t, log_rho_tm1, self._lambda
+      split(outputs.target_q)[:-1],
+      v_t,
+      batch.r_t,
+      self._discount * batch.discount_t,
+      log_rho_tm1,
+      self._lambda,
     )
     q_tm1 = split(outputs.online_q)[:-1]
     expected_q_tm1 = self._mean_target_q(
-        batch, outputs.online_samples, tape, first_step=0, differentiable=True
+      batch, outputs.online_samples, tape, first_step=0, differentiable=True
     )
     policy_loss = losses.policy_loss(
-        expected_q_tm1, entropy[:-1], batch.restart_t, self._entropy_cost, kl_to_target[:-1], self._distillation_cost
+      expected_q_tm1,
+      entropy[:-1],
+      batch.restart_t,
+      self._entropy_cost,
+      kl_to_target[:-1],
+      self._distillation_cost,
     )
     metrics = {
-        "entropy": tf.reduce_mean(entropy),
-        "q_mean": tf.reduce_mean(q_tm1),
-        "importance_weight_mean": tf.reduce_mean(tf.exp(tf.minimum(log_rho_tm1, 0.0))),
+      "entropy": tf.reduce_mean(entropy),
+      "q_mean": tf.reduce_mean(q_tm1),
+      "importance_weight_mean": tf.reduce_mean(tf.exp(tf.minimum(log_rho_tm1, 0.0))),
     }
     prior_loss = None
     if self._prior is not None:
@@ -200,17 +226,17 @@ class SVG0Learner(learner_lib.Learner):
   def _evaluate_networks(self, batch: _Batch, seed: tf.Tensor):
     # The networks carry no state, so all T+1 steps are one batch: the graph does not grow with T.
     core = svg0_utils.OnlineTargetPiQ(
-        online_pi=self._policy,
-        online_q=self._critic,
-        target_pi=self._target_policy,
-        target_q=self._target_critic,
-        num_samples=self._num_action_samples,
-        online_prior=self._prior,
-        target_prior=self._target_prior,
-        entropy_estimator=self._entropy_estimator,
-        # Common random numbers: each loss sees the samples of one policy only, so none is biased, and drawing is what
-        # small networks wait for longest.
-        seeds=(seed, seed),
+      online_pi=self._policy,
+      online_q=self._critic,
+      target_pi=self._target_policy,
+      target_q=self._target_critic,
+      num_samples=self._num_action_samples,
+      online_prior=self._prior,
+      target_prior=self._target_prior,
+      entropy_estimator=self._entropy_estimator,
+      # Common random numbers: each loss sees the samples of one policy only, so none is biased, and
+      # drawing is what small networks wait for longest.
+      seeds=(seed, seed),
     )
     return core((batch.observation, batch.action))
 
@@ -220,19 +246,25 @@ class SVG0Learner(learner_lib.Learner):
     return tf.reduce_mean(-outputs.online_log_probs, axis=0)
 
   def _mean_target_q(
-      self, batch: _Batch, samples: tf.Tensor, tape: tf.GradientTape, *, first_step: int, differentiable: bool
+    self,
+    batch: _Batch,
+    samples: tf.Tensor,
+    tape: tf.GradientTape,
+    *,
+    first_step: int,
+    differentiable: bool,
   ) -> tf.Tensor:
     """Averages the target critic over samples `[S, (T+1) B, A]` at T steps from `first_step` on, `[T, B]`."""
     num_pairs, batch_size = batch.r_t.shape[0], _batch_size(batch.r_t, axis=1)
     # Rows are time-major, so T consecutive steps are consecutive rows.
     rows = lambda x, axis: _rows(x, first_step * batch_size, num_pairs * batch_size, axis)
     values = sampled_values.sampled_values(
-        self._target_critic,
-        tree.map_structure(lambda x: rows(x, 0), batch.observation),
-        rows(samples, 1),
-        differentiable=differentiable,
-        tape=tape,
-        block_rows=self._sample_block_rows,
+      self._target_critic,
+      tree.map_structure(lambda x: rows(x, 0), batch.observation),
+      rows(samples, 1),
+      differentiable=differentiable,
+      tape=tape,
+      block_rows=self._sample_block_rows,
     )
     return tf.reshape(tf.reduce_mean(values, axis=0), [num_pairs, -1])
 
@@ -248,17 +280,20 @@ class SVG0Learner(learner_lib.Learner):
 def _to_time_major(sample: reverb.ReplaySample, reward_scale: float) -> _Batch:
   data = sample.data
   length, batch_size = data.reward.shape[1], _batch_size(data.reward, axis=0)
-  # One gather of rows, since transposing each tensor costs more than all else that is done to it here.
-  order = tf.reshape(tf.transpose(tf.reshape(tf.range(batch_size * length), [batch_size, length])), [-1])
+  # One gather of rows, since transposing each tensor costs more than all else that is done to it
+  # here.
+  order = tf.reshape(
+    tf.transpose(tf.reshape(tf.range(batch_size * length), [batch_size, length])), [-1]
+  )
   by_row = lambda x: tf.gather(snt.merge_leading_dims(x, 2), order)
   by_step = lambda x: tf.reshape(by_row(x), [length, batch_size])
   return _Batch(
-      observation=tree.map_structure(by_row, data.observation),
-      action=by_row(data.action),
-      r_t=reward_scale * tf.cast(by_step(data.reward)[:-1], tf.float32),
-      discount_t=tf.cast(by_step(data.discount)[:-1], tf.float32),
-      restart_t=by_step(data.start_of_episode)[1:],
-      behaviour_log_prob_tm1=tf.cast(by_step(data.extras["log_prob"])[:-1], tf.float32),
+    observation=tree.map_structure(by_row, data.observation),
+    action=by_row(data.action),
+    r_t=reward_scale * tf.cast(by_step(data.reward)[:-1], tf.float32),
+    discount_t=tf.cast(by_step(data.discount)[:-1], tf.float32),
+    restart_t=by_step(data.start_of_episode)[1:],
+    behaviour_log_prob_tm1=tf.cast(by_step(data.extras["log_prob"])[:-1], tf.float32),
   )
 
 
@@ -267,7 +302,9 @@ def _batch_size(x: tf.Tensor, axis: int) -> Union[int, tf.Tensor]:
   return tf.shape(x)[axis] if x.shape[axis] is None else x.shape[axis]
 
 
-def _rows(x: tf.Tensor, begin: Union[int, tf.Tensor], size: Union[int, tf.Tensor], axis: int) -> tf.Tensor:
+def _rows(
+  x: tf.Tensor, begin: Union[int, tf.Tensor], size: Union[int, tf.Tensor], axis: int
+) -> tf.Tensor:
   """Cuts `size` rows along an axis."""
   starts = [begin if i == axis else 0 for i in range(x.shape.rank)]
   sizes = [size if i == axis else -1 for i in range(x.shape.rank)]

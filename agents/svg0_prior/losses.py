@@ -1,6 +1,7 @@
 """The losses of SVG0 with a behaviour prior, as pure functions of time-major tensors.
 
-Subscripts follow the field's custom: `tm1` is time t-1, `t` time t; a sequence of T+1 stored steps has T pairs.
+Subscripts follow the field's custom: `tm1` is time t-1, `t` time t; a sequence of T+1 stored steps
+has T pairs.
 
 References:
   SVG(0): Heess et al. 2015, https://arxiv.org/abs/1510.09142
@@ -15,7 +16,8 @@ import tensorflow as tf
 
 from temper.utils import svg0_utils
 
-# The logarithm that stands for a weight of zero. Acme adds 1e-20 to the weights before it takes their logarithm.
+# The logarithm that stands for a weight of zero. Acme adds 1e-20 to the weights before it takes
+# their logarithm.
 _LOG_ZERO_WEIGHT = math.log(1e-20)
 
 
@@ -26,12 +28,12 @@ def _check_rank_two(**tensors: tf.Tensor) -> None:
 
 
 def log_importance_weights(
-    target_log_prob_tm1: tf.Tensor, behaviour_log_prob_tm1: tf.Tensor, restart_t: tf.Tensor
+  target_log_prob_tm1: tf.Tensor, behaviour_log_prob_tm1: tf.Tensor, restart_t: tf.Tensor
 ) -> tf.Tensor:
   """Log importance weights of the stored actions, bounded below, and at the bound across episode starts.
 
-  `log w = log target(a|o) - log behaviour(a|o)`. The mask selects in log space: no exponential is taken, so a ratio
-  of any size, masked or not, stays finite here.
+  `log w = log target(a|o) - log behaviour(a|o)`. The mask selects in log space: no exponential is
+  taken, so a ratio of any size, masked or not, stays finite here.
 
   Args:
     target_log_prob_tm1: `[T, B]`, log density of the stored actions under the target policy.
@@ -42,9 +44,9 @@ def log_importance_weights(
     `[T, B]`.
   """
   _check_rank_two(
-      target_log_prob_tm1=target_log_prob_tm1,
-      behaviour_log_prob_tm1=behaviour_log_prob_tm1,
-      restart_t=restart_t,
+    target_log_prob_tm1=target_log_prob_tm1,
+    behaviour_log_prob_tm1=behaviour_log_prob_tm1,
+    restart_t=restart_t,
   )
   log_rho_tm1 = target_log_prob_tm1 - behaviour_log_prob_tm1
   floor = tf.constant(_LOG_ZERO_WEIGHT, log_rho_tm1.dtype)
@@ -52,19 +54,19 @@ def log_importance_weights(
 
 
 def retrace_targets(
-    q_tm1: tf.Tensor,
-    v_t: tf.Tensor,
-    r_t: tf.Tensor,
-    discount_t: tf.Tensor,
-    log_rho_tm1: tf.Tensor,
-    lambda_: Union[float, tf.Tensor] = 1.0,
+  q_tm1: tf.Tensor,
+  v_t: tf.Tensor,
+  r_t: tf.Tensor,
+  discount_t: tf.Tensor,
+  log_rho_tm1: tf.Tensor,
+  lambda_: Union[float, tf.Tensor] = 1.0,
 ) -> tf.Tensor:
   """Retrace(lambda) regression targets for the critic (Munos 2016, equation 3).
 
   `delta_k = r_k + discount_k v_{k+1} - q_k`,
-  `q*_t = q_t + sum_{k >= t} (prod_{i=t+1..k} discount_{i-1} c_i) delta_k`, with `c_i = lambda min(1, w_i)`.
-  The sum solves `e_t = delta_t + discount_t c_{t+1} e_{t+1}`, a linear recurrence that is evaluated by doubling, so
-  that the graph grows with the logarithm of T.
+  `q*_t = q_t + sum_{k >= t} (prod_{i=t+1..k} discount_{i-1} c_i) delta_k`, with `c_i = lambda
+  min(1, w_i)`. The sum solves `e_t = delta_t + discount_t c_{t+1} e_{t+1}`, a linear recurrence
+  that is evaluated by doubling, so that the graph grows with the logarithm of T.
 
   Args:
     q_tm1: `[T, B]`, target critic at the stored steps 0..T-1.
@@ -82,7 +84,10 @@ def retrace_targets(
   """
   _check_rank_two(q_tm1=q_tm1, v_t=v_t, r_t=r_t, discount_t=discount_t, log_rho_tm1=log_rho_tm1)
   if q_tm1.shape[0] is None:
-    raise ValueError(f"q_tm1 has shape {q_tm1.shape}; the number of steps must be known. Batches are of equal length.")
+    raise ValueError(
+      f"q_tm1 has shape {q_tm1.shape}; the number of steps must be known. Batches are of equal "
+      "length."
+    )
   # min(1, w) = exp(min(0, log w)): never overflows.
   c_tm1 = lambda_ * tf.exp(tf.minimum(log_rho_tm1, 0.0))
   later = lambda x, steps: tf.concat([x[steps:], tf.zeros_like(x[:steps])], axis=0)
@@ -114,17 +119,18 @@ def critic_loss(q_tm1: tf.Tensor, target_tm1: tf.Tensor, restart_t: tf.Tensor) -
 
 
 def policy_loss(
-    expected_q_tm1: tf.Tensor,
-    entropy_tm1: tf.Tensor,
-    restart_t: tf.Tensor,
-    entropy_cost: Union[float, tf.Tensor],
-    kl_tm1: Union[float, tf.Tensor] = 0.0,
-    distillation_cost: Union[float, tf.Tensor] = 0.0,
+  expected_q_tm1: tf.Tensor,
+  entropy_tm1: tf.Tensor,
+  restart_t: tf.Tensor,
+  entropy_cost: Union[float, tf.Tensor],
+  kl_tm1: Union[float, tf.Tensor] = 0.0,
+  distillation_cost: Union[float, tf.Tensor] = 0.0,
 ) -> tf.Tensor:
   """SVG(0) loss: `-(E_pi[Q] + entropy_cost H[pi]) + distillation_cost KL(pi || prior)` (Tirumala 2020, section 4).
 
   Args:
-    expected_q_tm1: `[T, B]`, mean value of actions drawn from the policy, differentiable through the actions.
+    expected_q_tm1: `[T, B]`, mean value of actions drawn from the policy, differentiable through
+      the actions.
     entropy_tm1: `[T, B]`, entropy estimate of the policy, nats.
     restart_t: bool `[T, B]`, whether the next step starts an episode.
     entropy_cost: weight of the entropy, at least 0.
@@ -143,8 +149,8 @@ def prior_loss(kl_tm1: tf.Tensor, restart_t: tf.Tensor) -> tf.Tensor:
   """Distils the policy into the prior: `KL(pi || prior)`, zero across episode starts.
 
   Args:
-    kl_tm1: `[T, B]`, KL from the policy to the online prior, nats. Only the prior's variables are to receive its
-      gradient; the caller chooses them.
+    kl_tm1: `[T, B]`, KL from the policy to the online prior, nats. Only the prior's variables are
+      to receive its gradient; the caller chooses them.
     restart_t: bool `[T, B]`, whether the next step starts an episode.
 
   Returns:

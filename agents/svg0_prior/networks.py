@@ -1,8 +1,9 @@
 """Networks of SVG0: the structure that holds them, and sensible ones to start from."""
 
+from collections.abc import Sequence
 import dataclasses
 import functools
-from typing import Any, Dict, Optional, Sequence
+from typing import Any, Optional
 
 from acme import specs
 from acme import types
@@ -30,7 +31,8 @@ class SVG0Networks:
   Attributes:
     policy_network: batch of observations to a distribution over actions.
     critic_network: batches of observations and of actions to values `[B, 1]` or `[B]`.
-    prior_network: like the policy, with an analytic KL divergence from it; None to learn without a prior.
+    prior_network: like the policy, with an analytic KL divergence from it; None to learn without a
+      prior.
   """
 
   policy_network: snt.Module
@@ -49,9 +51,11 @@ class SVG0Networks:
         continue
       if not isinstance(network, snt.Module):
         raise TypeError(
-            f"{field.name} is a {type(network).__name__}; a snt.Module is needed, since the agent copies it to make its "
-            "target. Wrap a function with acme.tf.utils.to_sonnet_module; rebuild a saved policy's module and restore "
-            "its checkpoint."
+          f"{field.name} is a {type(network).__name__}; a snt.Module is needed, since the "
+          "agent copies it to make its "
+          "target. Wrap a function with acme.tf.utils.to_sonnet_module; rebuild a saved "
+          "policy's module and restore "
+          "its checkpoint."
         )
       inputs = [environment_spec.observations]
       if field.name == "critic_network":
@@ -71,7 +75,13 @@ class GaussianHead(snt.Module):
   """Independent normal distribution over an action of any shape, with mean in (-1, 1) and a learned scale."""
 
   def __init__(
-      self, action_shape: Sequence[int], *, seed: int, init_scale: float, min_scale: float, name: str = "gaussian_head"
+    self,
+    action_shape: Sequence[int],
+    *,
+    seed: int,
+    init_scale: float,
+    min_scale: float,
+    name: str = "gaussian_head",
   ):
     """Initialises the head.
 
@@ -96,7 +106,9 @@ class GaussianHead(snt.Module):
     mean, spread = (tf.reshape(x, shape) for x in tf.split(self._mean_and_scale(inputs), 2, axis=1))
     mean = tf.tanh(mean)
     spread = tf.nn.softplus(spread) * (self._init_scale / _SCALE_OF_ZERO)
-    mean, spread = (tf.ensure_shape(x, [inputs.shape[0], *self._action_shape]) for x in (mean, spread))
+    mean, spread = (
+      tf.ensure_shape(x, [inputs.shape[0], *self._action_shape]) for x in (mean, spread)
+    )
     return tfd.Independent(tfd.Normal(mean, spread + self._min_scale), len(self._action_shape))
 
 
@@ -104,22 +116,24 @@ class PolicyNetwork(snt.Module):
   """Observation torso, normalised multilayer perceptron, Gaussian head."""
 
   def __init__(
-      self,
-      torso: Any,
-      layer_sizes: Sequence[int],
-      action_shape: Sequence[int],
-      *,
-      seed: int,
-      init_scale: float,
-      min_scale: float,
-      name: str = "policy",
+    self,
+    torso: Any,
+    layer_sizes: Sequence[int],
+    action_shape: Sequence[int],
+    *,
+    seed: int,
+    init_scale: float,
+    min_scale: float,
+    name: str = "policy",
   ):
     """Initialises the network; `torso` maps a batch of observations to `[B, D]`, see the head for the rest."""
     super().__init__(name=name)
     body_seed, head_seed = np.random.SeedSequence(seed).generate_state(2)
     self._torso = torso
     self._body = mlp.LayerNormMLP(layer_sizes, seed=body_seed, activate_final=True)
-    self._head = GaussianHead(action_shape, seed=head_seed, init_scale=init_scale, min_scale=min_scale)
+    self._head = GaussianHead(
+      action_shape, seed=head_seed, init_scale=init_scale, min_scale=min_scale
+    )
 
   def __call__(self, observation: types.NestedTensor) -> tfd.Distribution:
     """Maps a batch of observations to a distribution over actions."""
@@ -130,20 +144,23 @@ class CriticNetwork(snt.Module):
   """Value of an observation and an action, which is clipped to its bounds first."""
 
   def __init__(
-      self,
-      torso: Any,
-      layer_sizes: Sequence[int],
-      action_spec: specs.BoundedArray,
-      *,
-      seed: int,
-      name: str = "critic",
+    self,
+    torso: Any,
+    layer_sizes: Sequence[int],
+    action_spec: specs.BoundedArray,
+    *,
+    seed: int,
+    name: str = "critic",
   ):
     """Initialises the network; `torso` maps a batch of observations to `[B, D]`."""
     super().__init__(name=name)
     body_seed, head_seed = np.random.SeedSequence(seed).generate_state(2)
     self._torso = torso
     self._action_size = int(np.prod(action_spec.shape, dtype=int))
-    self._minimum, self._maximum = _scalar_if_equal(action_spec.minimum), _scalar_if_equal(action_spec.maximum)
+    self._minimum, self._maximum = (
+      _scalar_if_equal(action_spec.minimum),
+      _scalar_if_equal(action_spec.maximum),
+    )
     self._body = mlp.LayerNormMLP(layer_sizes, seed=body_seed, activate_final=True)
     self._head = snt.Linear(1, w_init=mlp.near_zero(head_seed))
 
@@ -175,26 +192,31 @@ def _scalar_if_equal(bound: np.ndarray) -> np.ndarray:
 def _clip(action: tf.Tensor, minimum: np.ndarray, maximum: np.ndarray):
   """Clips to the bounds; the gradient passes where nothing was clipped."""
   clipped = tf.maximum(tf.minimum(action, maximum), minimum)
-  return clipped, lambda upstream: (upstream * tf.cast(tf.equal(action, clipped), action.dtype), None, None)
+  return clipped, lambda upstream: (
+    upstream * tf.cast(tf.equal(action, clipped), action.dtype),
+    None,
+    None,
+  )
 
 
 def make_default_networks(
-    action_spec: specs.BoundedArray,
-    policy_layer_sizes: Sequence[int] = (256, 256, 256),
-    critic_layer_sizes: Sequence[int] = (512, 512, 256),
-    *,
-    observation_spec: Optional[types.NestedSpec] = None,
-    init_scale: float = 0.7,
-    min_scale: float = 0.3,
-    seed: int = 0,
-) -> Dict[str, snt.Module]:
+  action_spec: specs.BoundedArray,
+  policy_layer_sizes: Sequence[int] = (256, 256, 256),
+  critic_layer_sizes: Sequence[int] = (512, 512, 256),
+  *,
+  observation_spec: Optional[types.NestedSpec] = None,
+  init_scale: float = 0.7,
+  min_scale: float = 0.3,
+  seed: int = 0,
+) -> dict[str, snt.Module]:
   """Makes a policy and a critic.
 
   Args:
     action_spec: bounded continuous action, of any shape.
     policy_layer_sizes: hidden layers of the policy.
     critic_layer_sizes: hidden layers of the critic.
-    observation_spec: nested observation; images in it get a convolutional torso. None: vectors only, flattened.
+    observation_spec: nested observation; images in it get a convolutional torso. None: vectors
+      only, flattened.
     init_scale: initial standard deviation, to which `min_scale` is added.
     min_scale: smallest standard deviation of the policy.
     seed: seed of the initial weights.
@@ -208,33 +230,33 @@ def make_default_networks(
   check_action_spec(action_spec)
   seeds = np.random.SeedSequence(seed).generate_state(4)
   return {
-      "policy": PolicyNetwork(
-          _torso(observation_spec, None, seeds[0]),
-          policy_layer_sizes,
-          action_spec.shape,
-          seed=seeds[1],
-          init_scale=init_scale,
-          min_scale=min_scale,
-      ),
-      "critic": CriticNetwork(
-          _torso(observation_spec, None, seeds[2]), critic_layer_sizes, action_spec, seed=seeds[3]
-      ),
+    "policy": PolicyNetwork(
+      _torso(observation_spec, None, seeds[0]),
+      policy_layer_sizes,
+      action_spec.shape,
+      seed=seeds[1],
+      init_scale=init_scale,
+      min_scale=min_scale,
+    ),
+    "critic": CriticNetwork(
+      _torso(observation_spec, None, seeds[2]), critic_layer_sizes, action_spec, seed=seeds[3]
+    ),
   }
 
 
 def make_network_with_prior(
-    action_spec: specs.BoundedArray,
-    policy_layer_sizes: Sequence[int] = (200, 100),
-    critic_layer_sizes: Sequence[int] = (400, 300),
-    prior_layer_sizes: Sequence[int] = (200, 100),
-    policy_keys: Optional[Sequence[str]] = None,
-    prior_keys: Optional[Sequence[str]] = None,
-    *,
-    observation_spec: Optional[types.NestedSpec] = None,
-    init_scale: float = 0.7,
-    min_scale: float = 0.1,
-    seed: int = 0,
-) -> Dict[str, snt.Module]:
+  action_spec: specs.BoundedArray,
+  policy_layer_sizes: Sequence[int] = (200, 100),
+  critic_layer_sizes: Sequence[int] = (400, 300),
+  prior_layer_sizes: Sequence[int] = (200, 100),
+  policy_keys: Optional[Sequence[str]] = None,
+  prior_keys: Optional[Sequence[str]] = None,
+  *,
+  observation_spec: Optional[types.NestedSpec] = None,
+  init_scale: float = 0.7,
+  min_scale: float = 0.1,
+  seed: int = 0,
+) -> dict[str, snt.Module]:
   """Makes a policy, a critic and a behaviour prior that may see less than the policy (information asymmetry).
 
   Args:
@@ -244,7 +266,8 @@ def make_network_with_prior(
     prior_layer_sizes: hidden layers of the prior.
     policy_keys: entries of a dict observation that policy and critic see; None: all.
     prior_keys: entries that the prior sees; None: all.
-    observation_spec: nested observation; images in it get a convolutional torso. None: vectors only, flattened.
+    observation_spec: nested observation; images in it get a convolutional torso. None: vectors
+      only, flattened.
     init_scale: initial standard deviation, to which `min_scale` is added.
     min_scale: smallest standard deviation of policy and prior.
     seed: seed of the initial weights.
@@ -258,33 +281,54 @@ def make_network_with_prior(
   check_action_spec(action_spec)
   seeds = np.random.SeedSequence(seed).generate_state(6)
   gaussian = lambda torso, sizes, network_seed, name: PolicyNetwork(
-      torso, sizes, action_spec.shape, seed=network_seed, init_scale=init_scale, min_scale=min_scale, name=name
+    torso,
+    sizes,
+    action_spec.shape,
+    seed=network_seed,
+    init_scale=init_scale,
+    min_scale=min_scale,
+    name=name,
   )
   return {
-      "policy": gaussian(_torso(observation_spec, policy_keys, seeds[0]), policy_layer_sizes, seeds[1], "policy"),
-      "critic": CriticNetwork(
-          _torso(observation_spec, policy_keys, seeds[2]), critic_layer_sizes, action_spec, seed=seeds[3]
-      ),
-      "prior": gaussian(_torso(observation_spec, prior_keys, seeds[4]), prior_layer_sizes, seeds[5], "prior"),
+    "policy": gaussian(
+      _torso(observation_spec, policy_keys, seeds[0]), policy_layer_sizes, seeds[1], "policy"
+    ),
+    "critic": CriticNetwork(
+      _torso(observation_spec, policy_keys, seeds[2]),
+      critic_layer_sizes,
+      action_spec,
+      seed=seeds[3],
+    ),
+    "prior": gaussian(
+      _torso(observation_spec, prior_keys, seeds[4]), prior_layer_sizes, seeds[5], "prior"
+    ),
   }
 
 
 def check_action_spec(action_spec: specs.BoundedArray) -> None:
   """Raises ValueError unless the action is one bounded array of floats."""
-  if not isinstance(action_spec, specs.BoundedArray) or isinstance(action_spec, specs.DiscreteArray):
+  if not isinstance(action_spec, specs.BoundedArray) or isinstance(
+    action_spec, specs.DiscreteArray
+  ):
     raise ValueError(
-        f"The action spec is {action_spec!r}; the default networks need one BoundedArray of continuous actions. Wrap the "
-        "environment with temper.utils.environments.wrap, or pass networks of your own."
+      f"The action spec is {action_spec!r}; the default networks need one BoundedArray of "
+      "continuous actions. Wrap the "
+      "environment with temper.utils.environments.wrap, or pass networks of your own."
     )
   bounds = (action_spec.minimum, action_spec.maximum)
-  if not np.issubdtype(action_spec.dtype, np.floating) or not all(np.isfinite(b).all() for b in bounds):
+  if not np.issubdtype(action_spec.dtype, np.floating) or not all(
+    np.isfinite(b).all() for b in bounds
+  ):
     raise ValueError(
-        f"The action has dtype {action_spec.dtype} and bounds {bounds[0]} to {bounds[1]}; floats with finite bounds are "
-        "needed. Wrap the environment with temper.utils.environments.wrap."
+      f"The action has dtype {action_spec.dtype} and bounds {bounds[0]} to {bounds[1]}; floats "
+      "with finite bounds are "
+      "needed. Wrap the environment with temper.utils.environments.wrap."
     )
 
 
-def _torso(observation_spec: Optional[types.NestedSpec], keys: Optional[Sequence[str]], seed: int) -> Any:
+def _torso(
+  observation_spec: Optional[types.NestedSpec], keys: Optional[Sequence[str]], seed: int
+) -> Any:
   if observation_spec is not None:
     return torsos.make_observation_torso(observation_spec, keys, seed=int(seed))
   return functools.partial(_flatten, keys=keys)

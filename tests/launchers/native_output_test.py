@@ -27,5 +27,7 @@ print("python after", file=sys.stderr)
 )
 def test_native_lines_are_shown_only_when_something_goes_wrong(body, shown):
   program = _PROGRAM.format(body=body, caught="OSError")
-  answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+  answer = subprocess.run(
+    [sys.executable, "-c", program], capture_output=True, text=True, check=True
+  )
   assert answer.stderr.splitlines() == shown
