@@ -1,6 +1,6 @@
 """An actor whose policy, sampling and extras are one compiled function."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Callable, NamedTuple, Optional
 
 from acme import adders
@@ -12,6 +12,7 @@ import dm_env
 import numpy as np
 import sonnet as snt
 import tensorflow as tf
+import tensorflow_probability as tfp
 import tree
 
 from temper.utils import distributions
@@ -27,7 +28,7 @@ class Extra(NamedTuple):
   """
 
   spec: specs.Array
-  compute: Optional[Callable[[object, tf.Tensor], tf.Tensor]] = None
+  compute: Optional[Callable[[tfp.distributions.Distribution, tf.Tensor], tf.Tensor]] = None
 
 
 Extras = Mapping[str, Extra]
@@ -79,8 +80,7 @@ class Actor(core.Actor):
     self._version_extras = {n: e.spec.dtype for n, e in extras.items() if e.compute is None}
     self._policy_version = policy_version
     self._extras: dict[str, np.ndarray] = {}
-    self._act: Optional[Callable[..., tf.Tensor]] = None
-    self._structure: types.NestedArray = None
+    self._act: Optional[Callable[..., list[tf.Tensor]]] = None
 
   @property
   def deterministic(self) -> bool:
@@ -95,7 +95,7 @@ class Actor(core.Actor):
     """
     leaves = [np.asarray(leaf) for leaf in tree.flatten(observation)]
     if self._act is None:
-      self._compile(observation, leaves)
+      self._act = self._compile(observation, leaves)
     seed = np.array([self._seed, self._num_actions % (2**31)], np.int32)
     self._num_actions += 1
     action, *extras = self._act(tf.constant(seed), *map(tf.constant, leaves))
@@ -103,14 +103,15 @@ class Actor(core.Actor):
     if not np.isfinite(action).all():
       raise ValueError(
         f"The policy's action {action} is not finite. Either the observation is not "
-        f"({observation}), or the policy's "
-        "variables are not: learning has diverged."
+        f"({observation}), or the policy's variables are not: learning has diverged."
       )
     self._extras = {name: value.numpy() for name, value in zip(self._compiled_extras, extras)}
     return action
 
-  def _compile(self, observation: types.NestedArray, leaves) -> None:
-    def act(seed, *leaves):
+  def _compile(
+    self, observation: types.NestedArray, leaves: Sequence[np.ndarray]
+  ) -> Callable[..., list[tf.Tensor]]:
+    def act(seed: tf.Tensor, *leaves: tf.Tensor) -> list[tf.Tensor]:
       batched = tree.unflatten_as(observation, [leaf[None] for leaf in leaves])
       distribution = self._policy(batched)
       if self._deterministic:
@@ -121,7 +122,7 @@ class Actor(core.Actor):
       return [x[0] for x in (action, *extras)]
 
     signature = [tf.TensorSpec(leaf.shape, leaf.dtype) for leaf in leaves]
-    self._act = tf.function(act, autograph=False).get_concrete_function(
+    return tf.function(act, autograph=False).get_concrete_function(
       tf.TensorSpec([2], tf.int32), *signature
     )
 

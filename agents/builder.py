@@ -17,6 +17,7 @@ import tree
 
 from temper.agents import actor as actor_lib
 from temper.agents import learner as learner_lib
+from temper.agents import learner_data
 from temper.utils import replay
 
 Config = TypeVar("Config")
@@ -24,7 +25,7 @@ Networks = TypeVar("Networks")
 
 
 class AgentBuilder(abc.ABC, Generic[Config, Networks]):
-  """Makes the parts of an agent, of which a one-process agent or a distributed program is put together.
+  """Makes the parts of which a one-process agent or a distributed program is put together.
 
   The parts meet in this order: networks → replay tables → adder → actor (writes), dataset → learner
   (reads), variables → actor. What an actor stores beside each action is declared once, by `extras`.
@@ -42,7 +43,7 @@ class AgentBuilder(abc.ABC, Generic[Config, Networks]):
   @property
   @abc.abstractmethod
   def extras(self) -> actor_lib.Extras:
-    """What the actor stores beside each action: it fills the adder, and the table's signature has it."""
+    """What the actor stores beside each action, through the adder, and the tables have room for."""
 
   @abc.abstractmethod
   def make_update_schedule(self) -> replay.UpdateSchedule:
@@ -68,7 +69,7 @@ class AgentBuilder(abc.ABC, Generic[Config, Networks]):
   def make_dataset(
     self, replay_client: reverb.Client, *, in_process: bool = False
   ) -> tf.data.Dataset:
-    """Makes the dataset of whole batches, before any strategy distributes it; shallow when `in_process`."""
+    """Makes the dataset of whole batches, which no strategy has split; shallow if `in_process`."""
 
   def make_dataset_iterator(self, replay_client: reverb.Client) -> Iterator[reverb.ReplaySample]:
     """Makes an iterator over `make_dataset`."""
@@ -97,7 +98,7 @@ class AgentBuilder(abc.ABC, Generic[Config, Networks]):
   def make_learner(
     self,
     networks: Networks,
-    dataset: learner_lib.Dataset,
+    dataset: learner_data.Dataset,
     counter: Optional[counting.Counter] = None,
     logger: Optional[loggers.Logger] = None,
     **kwargs: Any,

@@ -1,4 +1,4 @@
-"""A Launchpad program made from any agent's builder: replay, counter, learner, actors, evaluator."""
+"""A Launchpad program from any agent's builder: replay, counter, learner, actors, evaluator."""
 
 import os
 from typing import Any, Callable, Optional

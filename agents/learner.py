@@ -1,9 +1,9 @@
 """What every learner does: fetch a batch, update under a strategy, count, log, check and save."""
 
 import abc
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 import time
-from typing import Any, Callable, Optional, Union
+from typing import Any, Callable, Optional
 
 import acme
 from acme.utils import counting
@@ -15,18 +15,21 @@ import tensorflow as tf
 from tensorflow.python.eager import cancellation
 import tree
 
+from temper.agents import learner_data
 from temper.utils import checkpointing
 from temper.utils import optimizers as optimizer_utils
 from temper.utils import variables as variable_utils
 
 Metrics = dict[str, tf.Tensor]
-Dataset = Union[tf.data.Dataset, Iterator[reverb.ReplaySample]]
 
 _SECONDS_BETWEEN_CHECKPOINTS = 600.0
 
 
 class NonFiniteError(RuntimeError):
-  """A loss, a gradient or a batch holds NaN or infinity. Learning cannot go on; nothing was saved since."""
+  """A loss, a gradient or a batch holds NaN or infinity, and learning cannot go on.
+
+  Nothing was saved since.
+  """
 
 
 class DataExhaustedError(RuntimeError):
@@ -46,7 +49,7 @@ class Learner(acme.Learner, abc.ABC):
   def __init__(
     self,
     *,
-    dataset: Dataset,
+    dataset: learner_data.Dataset,
     networks: Mapping[str, snt.Module],
     target_networks: Mapping[str, snt.Module],
     optimizers: Mapping[str, snt.Optimizer],
@@ -95,8 +98,8 @@ class Learner(acme.Learner, abc.ABC):
       self._num_steps = tf.Variable(0, dtype=tf.int32, trainable=False, name="num_steps")
       for name, optimizer in self._optimizers.items():
         optimizer_utils.initialise_slots(optimizer, networks[name].trainable_variables)
-    self._check_replicated()
-    self._iterator, fetch_in_graph = _make_iterator(dataset, self._strategy)
+    variable_utils.check_made_under(self._strategy, self.checkpointables())
+    self._iterator, fetch_in_graph = learner_data.make_iterator(dataset, self._strategy)
     # Nothing here needs AutoGraph, and its conversion of every function called took most of the
     # first step.
     self._step_function = tf.function(
@@ -115,23 +118,6 @@ class Learner(acme.Learner, abc.ABC):
     self._checkpointer = checkpointing.Checkpointer(directory) if directory else None
     self._last_save = time.monotonic()
     self._restore_newest()
-
-  def _check_replicated(self) -> None:
-    """Raises ValueError for a variable that the replicas would share, and so each change in turn."""
-    if self._strategy.num_replicas_in_sync == 1:
-      return
-    for name, module in self.checkpointables().items():
-      # An optimizer without moments has no variables, which Sonnet takes for an error.
-      variables = (
-        [module] if isinstance(module, tf.Variable) else snt.allow_empty_variables(module).variables
-      )
-      for variable in variables:
-        if not self._strategy.extended.variable_created_in_scope(variable):
-          raise ValueError(
-            f"The variable {variable.name} of {name} was not made under the strategy, so its "
-            "replicas would not agree "
-            "on it. Make networks and optimizers inside `with strategy.scope():`."
-          )
 
   # What a subclass implements and uses.
 
@@ -235,8 +221,8 @@ class Learner(acme.Learner, abc.ABC):
     except (StopIteration, tf.errors.OutOfRangeError, tf.errors.CancelledError) as error:
       raise DataExhaustedError(
         f"There is no batch for learner step {self.num_steps + 1}: the dataset has ended, or "
-        "replay could not be "
-        "sampled from within its timeout (is its server alive, and does anything still add to it?)."
+        "replay could not be sampled from within its timeout (is its server alive, and does "
+        "anything still add to it?)."
       ) from error
     metrics = dict(zip(self._metric_names, values.numpy().tolist()))
     self._check_finite(metrics, sample)
@@ -253,7 +239,10 @@ class Learner(acme.Learner, abc.ABC):
       self.save_checkpoint()
 
   def cancel(self) -> None:
-    """Makes a step that waits for its batch, and all later ones, raise DataExhaustedError; for another thread to call."""
+    """Makes a step that waits for its batch, and all later ones, raise DataExhaustedError.
+
+    It is for another thread to call.
+    """
     self._cancellation.start_cancel()
 
   def _check_finite(self, metrics: Mapping[str, float], sample: Any) -> None:
@@ -262,7 +251,7 @@ class Learner(acme.Learner, abc.ABC):
     ]
     if not bad:
       return
-    batch = _names_of_non_finite(sample, self._strategy)
+    batch = learner_data.names_of_non_finite(sample, self._strategy)
     cause = (
       f"In the batch, {', '.join(batch)} held NaN or infinity."
       if batch
@@ -270,9 +259,8 @@ class Learner(acme.Learner, abc.ABC):
     )
     raise NonFiniteError(
       f"Learner step {self.num_steps}: {', '.join(f'{n} = {metrics[n]}' for n in bad)}. "
-      f"{cause} The networks are no "
-      "longer usable; go on from the last checkpoint, with a lower learning rate or "
-      "max_gradient_norm set."
+      f"{cause} The networks are no longer usable; go on from the last checkpoint, with a lower "
+      "learning rate or max_gradient_norm set."
     )
 
   # What others see.
@@ -327,7 +315,9 @@ class Learner(acme.Learner, abc.ABC):
     return self._checkpointer.save(self.num_steps, self.checkpointables(), state)
 
   def _restore_newest(self) -> None:
-    path = self._checkpointer.latest() if self._checkpointer else None
+    if self._checkpointer is None:
+      return
+    path = self._checkpointer.latest()
     if path is not None:
       state = self._checkpointer.restore(path, self.checkpointables())
       self._counter.restore(state["counter"])
@@ -336,48 +326,3 @@ class Learner(acme.Learner, abc.ABC):
 def _copy_and_return(sources: Sequence[tf.Variable], targets: Sequence[tf.Variable]) -> tf.Tensor:
   variable_utils.copy(sources, targets)
   return tf.constant(True)
-
-
-def _make_iterator(
-  dataset: Dataset, strategy: tf.distribute.Strategy
-) -> tuple[Iterator[Any], bool]:
-  """Returns an iterator for the strategy, and whether it can be advanced inside of a graph."""
-  replicas = strategy.num_replicas_in_sync
-  if isinstance(dataset, tf.data.Dataset):
-    if replicas == 1:
-      return iter(dataset), True
-    for leaf in tree.flatten(dataset.element_spec):
-      if leaf.shape.rank and leaf.shape[0] is not None and leaf.shape[0] % replicas:
-        raise ValueError(
-          f"A batch of {leaf.shape[0]} cannot be shared equally by {replicas} replicas; choose "
-          "a batch size that "
-          f"is a multiple of {replicas}."
-        )
-    # One server feeds all replicas of this process: there are no files to share out.
-    options = tf.data.Options()
-    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
-    return iter(strategy.experimental_distribute_dataset(dataset.with_options(options))), True
-  if isinstance(dataset, tf.distribute.DistributedIterator):
-    return dataset, True
-  if replicas > 1:
-    raise ValueError(
-      f"An iterator of type {type(dataset).__name__} cannot feed {replicas} replicas. Pass the "
-      "tf.data.Dataset itself, "
-      "or an iterator over a dataset that the strategy has distributed."
-    )
-  if not hasattr(dataset, "__next__"):
-    raise ValueError(
-      f"dataset is a {type(dataset).__name__}; a tf.data.Dataset or an iterator of samples is "
-      "needed."
-    )
-  return dataset, isinstance(dataset, tf.data.Iterator)
-
-
-def _names_of_non_finite(sample: Any, strategy: tf.distribute.Strategy) -> list[str]:
-  """Returns the names of a batch's tensors that hold NaN or infinity on any replica."""
-  names = []
-  for path, leaf in tree.flatten_with_path(getattr(sample, "data", sample)):
-    parts = strategy.experimental_local_results(leaf)
-    if parts[0].dtype.is_floating and not all(np.isfinite(part.numpy()).all() for part in parts):
-      names.append("/".join(str(part) for part in path))
-  return names

@@ -25,7 +25,7 @@ _REPLAY_FOLDER = "replay"
 
 
 class LocalAgent(core.Actor, core.VariableSource):
-  """Acts, stores experience in a Reverb server of this process, and learns from it at an exact rate.
+  """Acts, stores experience in this process's Reverb server, and learns from it at an exact rate.
 
   It is an actor for `acme.EnvironmentLoop`. Whatever the configured rate, batch size and sequence
   length, neither side waits for the other: the table itself never blocks, and a learner step is
@@ -93,7 +93,7 @@ class LocalAgent(core.Actor, core.VariableSource):
       networks, dataset, counter, logger, strategy=strategy, seed=learner_seed, **learner_options
     )
     self._watch = replay_watch.ServerWatch(self._replay.client, on_lost=self._learner.cancel)
-    self._num_updates = self._learner.num_steps
+    self._num_updates: int = self._learner.num_steps
     # Steps and updates since replay was empty: the schedule's terms.
     self._scheduled_steps = 0
     self._scheduled_updates = 0
@@ -132,7 +132,7 @@ class LocalAgent(core.Actor, core.VariableSource):
 
   @property
   def learning_seconds(self) -> float:
-    """Wall time spent in learner steps, in seconds; the rest of a loop is acting and the environment."""
+    """Wall time in learner steps, seconds; the rest of a loop is acting and the environment."""
     return self._learning_seconds
 
   def select_action(self, observation: types.NestedArray) -> types.NestedArray:
@@ -195,7 +195,7 @@ class LocalAgent(core.Actor, core.VariableSource):
     return self._builder.make_actor(policy, deterministic_policy=deterministic, seed=seed)
 
   def metrics(self) -> dict[str, float]:
-    """Returns the metrics of the newest learner step, and how many a second are made; empty before the first."""
+    """Returns the newest learner step's metrics and the steps a second; empty before the first."""
     metrics = self._learner.metrics
     if metrics and self._learning_seconds:
       metrics["learner_steps_per_second"] = self._scheduled_updates / self._learning_seconds
@@ -214,7 +214,10 @@ class LocalAgent(core.Actor, core.VariableSource):
     }
 
   def load_state(self, state: Mapping[str, Any], *, replay_restored: bool = True) -> None:
-    """Takes up where `state` was taken; without its replay the schedule starts again, filling replay first."""
+    """Takes up where `state` was taken.
+
+    Without the replay of then the schedule starts again, and fills replay first.
+    """
     self._actor.load_state(state["actor"])
     self._num_updates = self._learner.num_steps
     if replay_restored:
@@ -235,7 +238,10 @@ class LocalAgent(core.Actor, core.VariableSource):
     self._adder.flush(timeout_ms)
 
   def close(self) -> None:
-    """Writes the last steps and stops the replay server, within ten seconds. Closing twice does nothing."""
+    """Writes the last steps and stops the replay server, within ten seconds.
+
+    Closing twice does nothing.
+    """
     if self._closed:
       return
     self._closed = True

@@ -40,6 +40,8 @@ _PRIOR = svg0.LearnerSize(prior_layer_sizes=(200, 100))
 # arithmetic.
 _LONG = dataclasses.replace(_PRIOR, batch_size=32, sequence_length=80)
 
+_Maker = Callable[[str, svg0.LearnerSize], Callable[[], object]]
+
 
 @dataclasses.dataclass(frozen=True)
 class Case:
@@ -57,7 +59,7 @@ class Case:
   size: svg0.LearnerSize
   target: float
   calls: int = 1
-  make: Optional[Callable[[str, svg0.LearnerSize], Callable[[], object]]] = None
+  make: Optional[_Maker] = None
 
 
 CASES: dict[str, Case] = {
@@ -89,9 +91,9 @@ def _time_calls(function: Callable[[], object], calls: int) -> float:
   return (time.perf_counter() - start) / calls
 
 
-def _time_in_turn(case: Case, rounds: int) -> dict[str, list[float]]:
+def _time_in_turn(case: Case, make: _Maker, rounds: int) -> dict[str, list[float]]:
   """Times both sides alternately in this process; seconds a call."""
-  functions = {side: case.make(side, case.size) for side in (svg0.OURS, svg0.THEIRS)}
+  functions = {side: make(side, case.size) for side in (svg0.OURS, svg0.THEIRS)}
   for function in functions.values():
     _time_calls(function, 2)  # Traces, and fills caches.
   seconds: dict[str, list[float]] = {side: [] for side in functions}
@@ -102,7 +104,7 @@ def _time_in_turn(case: Case, rounds: int) -> dict[str, list[float]]:
 
 
 def _time_first_steps(name: str, rounds: int) -> dict[str, list[float]]:
-  """Times first steps alternately, each in a fresh process, since a process traces its first graph slower."""
+  """Times first steps alternately, each in a fresh process: its first graph is traced slower."""
   seconds: dict[str, list[float]] = {svg0.OURS: [], svg0.THEIRS: []}
   for _ in range(rounds):
     for side, times in seconds.items():
@@ -123,14 +125,16 @@ def _time_first_steps(name: str, rounds: int) -> dict[str, list[float]]:
 def _run_case(name: str, rounds: int) -> str:
   case = CASES[name]
   # A first step of dm-acme takes most of a minute: three rounds tell enough.
-  seconds = _time_in_turn(case, rounds) if case.make else _time_first_steps(name, min(rounds, 3))
+  seconds = (
+    _time_in_turn(case, case.make, rounds) if case.make else _time_first_steps(name, min(rounds, 3))
+  )
   ratios = [theirs / ours for ours, theirs in zip(seconds[svg0.OURS], seconds[svg0.THEIRS])]
   ours, theirs = (1e3 * statistics.median(seconds[side]) for side in (svg0.OURS, svg0.THEIRS))
   ratio = statistics.median(ratios)
   verdict = "met" if ratio >= case.target else "MISSED"
   return (
-    f"{name:16} {ours:10.2f} ms {theirs:10.2f} ms   {ratio:6.2f}x [{min(ratios):.2f}, "
-    f"{max(ratios):.2f}]   "
+    f"{name:16} {ours:10.2f} ms {theirs:10.2f} ms   "
+    f"{ratio:6.2f}x [{min(ratios):.2f}, {max(ratios):.2f}]   "
     f"{case.target:5.1f}x {verdict}   {case.text}"
   )
 
@@ -158,7 +162,10 @@ def _main(argv: Sequence[str]) -> int:
 
 
 def run(argv: Sequence[str]) -> int:
-  """Runs the benchmark with command-line arguments; `argv[0]` is the program's name. Returns the exit status."""
+  """Runs the benchmark with command-line arguments and returns the exit status.
+
+  `argv[0]` is the program's name.
+  """
   flags.FLAGS(list(argv))
   return _main(argv)
 

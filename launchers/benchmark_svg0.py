@@ -1,4 +1,4 @@
-"""The two sides of SVG0's benchmarks: ours and the installed dm-acme's, on equal data and equal sizes."""
+"""The two sides of SVG0's benchmarks, ours and the installed dm-acme's, on equal data and sizes."""
 
 import copy
 import dataclasses

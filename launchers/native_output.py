@@ -1,4 +1,4 @@
-"""Keeps what native libraries print on stderr away from the terminal, until something goes wrong."""
+"""Keeps what native libraries print on stderr off the terminal, until something goes wrong."""
 
 from collections.abc import Iterator
 import contextlib

@@ -1,4 +1,7 @@
-"""Checks of configuration values: each names the field, the value, what is allowed, and raises ValueError."""
+"""Checks of configuration values.
+
+Each raises a ValueError that names the field, the value and what is allowed.
+"""
 
 from collections.abc import Sequence
 import enum
@@ -22,7 +25,10 @@ def number(
   above: Optional[float] = None,
   optional: bool = False,
 ) -> None:
-  """Requires a finite number in the given range, `above` being a bound that is itself excluded; or None if `optional`."""
+  """Requires a finite number in the given range, or None if `optional`.
+
+  `above` is a bound that is itself excluded.
+  """
   if value is None and optional:
     return
   sound = isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value)

@@ -1,4 +1,4 @@
-"""Multilayer perceptrons with a normalised first layer, the torso of Acme's continuous-control agents.
+"""Multilayer perceptrons with a normalised first layer, as in Acme's continuous-control agents.
 
 `acme.tf.networks` has a layer of this name, but its initialisers are shared objects without a seed,
 so two networks built from them start with equal weights; and it passes several times more often

@@ -51,8 +51,8 @@ class Adam(snt.Optimizer):
     self.beta2 = beta2
     self.epsilon = epsilon
     self.step = tf.Variable(0, trainable=False, name="t", dtype=tf.int64)
-    self.m = []
-    self.v = []
+    self.m: list[tf.Variable] = []
+    self.v: list[tf.Variable] = []
 
   @snt.once
   def _initialize(self, parameters: Sequence[tf.Variable]) -> None:

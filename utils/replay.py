@@ -1,4 +1,4 @@
-"""Reverb: tables that never block one process, an adder whose tail can be written, a shallow dataset."""
+"""Reverb: tables that never block one process, an adder that writes its tail, a shallow dataset."""
 
 from collections.abc import Mapping, Sequence
 import fractions
@@ -83,13 +83,15 @@ class SequenceAdder(reverb_adders.SequenceAdder):
     self._no_action: types.NestedArray = None
     self._gave_up = False
 
-  def __del__(self):
+  def __del__(self) -> None:
     # Acme's adder waits ten seconds more, for what the server did not confirm when it was asked.
     if not self._gave_up:
       super().__del__()
 
   def add_first(self, timestep: dm_env.TimeStep) -> None:
-    """Records the first observation of an episode; an episode that was left half-way counts as truncated.
+    """Records the first observation of an episode.
+
+    An episode that was left half-way counts as truncated.
 
     Raises:
       ValueError: if the very first episode is begun twice without an action.
@@ -142,7 +144,10 @@ class SequenceAdder(reverb_adders.SequenceAdder):
       self._wait_for_server()
 
   def _create_item(self, end_of_episode: bool) -> None:
-    """Makes an item of the newest complete rows; unless an episode has just ended, one more row is open."""
+    """Makes an item of the newest complete rows.
+
+    Unless an episode has just ended, one more row is open.
+    """
     rows = (
       slice(-self._sequence_length, None)
       if end_of_episode
@@ -276,15 +281,24 @@ def sequence_table(
 
 
 def estimate_bytes(signature: types.NestedSpec, max_size: int) -> int:
-  """Returns the bytes of `max_size` uncompressed items of a signature (Reverb compresses, so this is a bound)."""
+  """Returns the bytes of `max_size` uncompressed items of a signature.
+
+  Reverb compresses, so this is a bound.
+  """
   item = sum(int(np.prod(leaf.shape)) * leaf.dtype.size for leaf in tree.flatten(signature))
   return item * max_size
 
 
 def report_memory(name: str, signature: types.NestedSpec, max_size: int) -> int:
-  """Logs the estimate for a full table, as a warning when it exceeds the machine's memory; returns the bytes."""
+  """Logs and returns the bytes of a full table, by estimate.
+
+  It is a warning when they exceed the machine's memory.
+  """
   size = estimate_bytes(signature, max_size)
-  text = f"Replay table {name!r}: up to {max_size:,} items, {size / 2**30:.2f} GiB uncompressed when full"
+  text = (
+    f"Replay table {name!r}: up to {max_size:,} items, "
+    f"{size / 2**30:.2f} GiB uncompressed when full"
+  )
   total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
   if size > total:
     logging.warning(

@@ -65,7 +65,7 @@ def sampled_values(
     return values
 
   @tf.custom_gradient
-  def values_of(actions: tf.Tensor):
+  def values_of(actions: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
     def gradient(upstream: tf.Tensor) -> tf.Tensor:
       over_action = tf.ones([actions.shape.rank - 2], tf.int32)
       return tf.reshape(upstream, tf.concat([tf.shape(upstream), over_action], 0)) * slopes

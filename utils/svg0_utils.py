@@ -1,4 +1,4 @@
-"""Building blocks of SVG0: unrolling, masking at episode starts, and joint evaluation of policies and critics.
+"""Building blocks of SVG0: unrolling, masking at episode starts, joint evaluation of networks.
 
 The four public names and their arguments are those of `acme.agents.tf.svg0_prior.utils`, so they
 can be used on their own by scripts that were written for Acme. CRR shares the masking.

@@ -1,7 +1,9 @@
 """Copying between variables, inside or outside of a `tf.distribute` replica."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Union
 
+import sonnet as snt
 import tensorflow as tf
 
 
@@ -31,8 +33,7 @@ def check_pairs(sources: Sequence[tf.Variable], targets: Sequence[tf.Variable]) 
   if len(sources) != len(targets):
     raise ValueError(
       f"{len(sources)} online and {len(targets)} target variables cannot be paired. A target "
-      "network must be a "
-      "copy of its online network, and both must have been called once before."
+      "network must be a copy of its online network, and both must have been called once before."
     )
   for source, target in zip(sources, targets):
     if source.shape != target.shape:
@@ -40,3 +41,27 @@ def check_pairs(sources: Sequence[tf.Variable], targets: Sequence[tf.Variable]) 
         f"The online variable {source.name} has shape {source.shape}, its target {target.name} "
         f"{target.shape}."
       )
+
+
+def check_made_under(
+  strategy: tf.distribute.Strategy, objects: Mapping[str, Union[tf.Variable, snt.Module]]
+) -> None:
+  """Raises ValueError for a variable that the replicas would share, and so each change in turn.
+
+  Args:
+    strategy: the strategy whose scope all variables are to come from; one replica accepts any.
+    objects: variables, networks and optimizers by the names that an error gives them.
+  """
+  if strategy.num_replicas_in_sync == 1:
+    return
+  for name, item in objects.items():
+    # An optimizer without moments has no variables, which Sonnet takes for an error.
+    is_variable = isinstance(item, tf.Variable)
+    variables = [item] if is_variable else snt.allow_empty_variables(item).variables
+    for variable in variables:
+      if not strategy.extended.variable_created_in_scope(variable):
+        raise ValueError(
+          f"The variable {variable.name} of {name} was not made under the strategy, so its "
+          "replicas would not agree on it. Make networks and optimizers inside `with "
+          "strategy.scope():`."
+        )

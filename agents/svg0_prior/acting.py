@@ -22,7 +22,10 @@ EXTRAS: Mapping[str, actor_lib.Extra] = {
 
 
 class SVG0Actor(actor_lib.Actor):
-  """Samples actions from the policy, or takes its mean, and stores their log density; arguments as in Acme."""
+  """Samples actions from the policy, or takes its mean, and stores their log density.
+
+  The arguments before the star are Acme's.
+  """
 
   def __init__(
     self,

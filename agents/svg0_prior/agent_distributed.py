@@ -1,4 +1,4 @@
-"""SVG0 as a Launchpad program, with the constructor of `acme.agents.tf.svg0_prior.DistributedSVG0`."""
+"""SVG0 as a Launchpad program; its constructor is `acme.agents.tf.svg0_prior.DistributedSVG0`'s."""
 
 from typing import Any, Callable, Optional
 
@@ -65,20 +65,20 @@ class DistributedSVG0(distributed.DistributedAgent):
       ValueError: if a number is out of its range or specs are not canonical.
     """
     config = config_lib.SVG0Config(
-      discount=discount,
-      batch_size=batch_size,
-      prefetch_size=prefetch_size,
-      target_update_period=target_update_period,
-      policy_optimizer=policy_optimizer,
-      critic_optimizer=critic_optimizer,
-      prior_optimizer=prior_optimizer,
-      distillation_cost=distillation_cost,
-      entropy_regularizer_cost=entropy_regularizer_cost,
       min_replay_size=min_replay_size,
       max_replay_size=max_replay_size,
-      samples_per_insert=samples_per_insert,
       sequence_length=sequence_length,
+      samples_per_insert=samples_per_insert,
+      batch_size=batch_size,
+      prefetch_size=prefetch_size,
+      discount=discount,
       sigma=sigma,
+      entropy_regularizer_cost=entropy_regularizer_cost,
+      distillation_cost=distillation_cost,
+      critic_optimizer=critic_optimizer,
+      policy_optimizer=policy_optimizer,
+      prior_optimizer=prior_optimizer,
+      target_update_period=target_update_period,
       **config_options,
     )
 

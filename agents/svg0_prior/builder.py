@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from temper.agents import actor as actor_lib
 from temper.agents import builder as builder_lib
-from temper.agents import learner as learner_lib
+from temper.agents import learner_data
 from temper.agents.svg0_prior import acting
 from temper.agents.svg0_prior import config as config_lib
 from temper.agents.svg0_prior import learning
@@ -39,7 +39,7 @@ class SVG0Builder(builder_lib.AgentBuilder[config_lib.SVG0Config, networks_lib.S
     return acting.EXTRAS
 
   def make_update_schedule(self) -> replay.UpdateSchedule:
-    """Makes the rule of learner steps; as in Acme, a whole batch of steps is waited for at least."""
+    """Makes the rule of learner steps; as in Acme, it waits for a whole batch of steps at least."""
     config = self._config
     return replay.UpdateSchedule(
       config.samples_per_insert, config.batch_size, max(config.batch_size, config.min_replay_size)
@@ -79,7 +79,7 @@ class SVG0Builder(builder_lib.AgentBuilder[config_lib.SVG0Config, networks_lib.S
     *,
     in_process: bool = False,
   ) -> list[reverb.Table]:
-    """Makes the table of sequences; see the contract. `sequence_length` None takes the configuration's."""
+    """Makes the table of sequences, of the configuration's length if `sequence_length` is None."""
     builder_lib.check_environment_spec(environment_spec)
     config = self._config
     length = config.sequence_length if sequence_length is None else sequence_length
@@ -132,7 +132,7 @@ class SVG0Builder(builder_lib.AgentBuilder[config_lib.SVG0Config, networks_lib.S
     deterministic_policy: bool = False,
     **kwargs: Any,
   ) -> acting.SVG0Actor:
-    """Makes an actor; with a source of variables it starts from the source's and knows their version."""
+    """Makes an actor; one with a source of variables starts from those and knows their version."""
     client = None
     if variable_source is not None:
       version = tf.Variable(0, dtype=tf.int32, trainable=False)
@@ -150,7 +150,7 @@ class SVG0Builder(builder_lib.AgentBuilder[config_lib.SVG0Config, networks_lib.S
   def make_learner(
     self,
     networks: Union[networks_lib.SVG0Networks, NetworkPair],
-    dataset: learner_lib.Dataset,
+    dataset: learner_data.Dataset,
     counter: Optional[counting.Counter] = None,
     logger: Optional[loggers.Logger] = None,
     checkpoint: bool = False,
@@ -158,7 +158,10 @@ class SVG0Builder(builder_lib.AgentBuilder[config_lib.SVG0Config, networks_lib.S
     strategy: Optional[tf.distribute.Strategy] = None,
     **kwargs: Any,
   ) -> learning.SVG0Learner:
-    """Makes the learner; `networks` are the online ones, or a pair of online and target networks as in Acme."""
+    """Makes the learner.
+
+    `networks` are the online ones, or a pair of online and target networks as in Acme.
+    """
     config = self._config
     with (strategy or tf.distribute.get_strategy()).scope():
       online, target = (

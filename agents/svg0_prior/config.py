@@ -29,8 +29,7 @@ class SVG0Config:
     min_replay_size: environment steps in replay before the first update.
     max_replay_size: sequences that replay holds at the most.
     samples_per_insert: sequences sampled per environment step that is added; None leaves the rate
-      free (in one
-      process: one update per environment step).
+      free (in one process: one update per environment step).
     sequence_length: T, the pairs that are trained on; T + 1 steps are stored.
     sigma: accepted for Acme's sake and unused, as there.
     replay_table_name: name of the replay table.
@@ -91,7 +90,7 @@ class SVG0Config:
   min_scale: float = 0.3
   sample_block_rows: int = sampled_values.DEFAULT_BLOCK_ROWS
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     for name in (
       "batch_size",
       "target_update_period",
@@ -124,15 +123,12 @@ class SVG0Config:
     estimator = checks.member(
       "entropy_estimator", self.entropy_estimator, svg0_utils.EntropyEstimator
     )
-    object.__setattr__(
-      self, "entropy_estimator", estimator
-    )  # A frozen dataclass allows no other way.
+    # A frozen dataclass allows no other way.
+    object.__setattr__(self, "entropy_estimator", estimator)
     if self.min_replay_size > self.max_replay_size * self.sequence_length:
       raise ValueError(
         f"min_replay_size is {self.min_replay_size} environment steps, but max_replay_size = "
-        f"{self.max_replay_size} "
-        f"sequences of {self.sequence_length} steps hold at most "
+        f"{self.max_replay_size} sequences of {self.sequence_length} steps hold at most "
         f"{self.max_replay_size * self.sequence_length}: learning would never start. Lower "
-        "min_replay_size or "
-        "raise max_replay_size."
+        "min_replay_size or raise max_replay_size."
       )

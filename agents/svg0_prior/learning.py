@@ -1,8 +1,9 @@
 """The SVG0 learner: one batch of sequences in, three updated networks out."""
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple, Optional, Union
+from typing import Any, NamedTuple, Optional, Union
 
+from acme import types
 from acme.utils import counting
 from acme.utils import loggers
 import reverb
@@ -20,9 +21,8 @@ from temper.utils import svg0_utils
 class _Batch(NamedTuple):
   """A batch of sequences, time-major."""
 
-  observation: (
-    tf.Tensor
-  )  # Nest of [(T+1) B, ...], all sequences' first steps before the second ones.
+  # Nest of [(T+1) B, ...], all sequences' first steps before the second ones.
+  observation: types.NestedTensor
   action: tf.Tensor  # [(T+1) B, A]
   r_t: tf.Tensor  # [T, B]
   discount_t: tf.Tensor  # [T, B]
@@ -40,7 +40,10 @@ class _Losses(NamedTuple):
 
 
 class SVG0Learner(learner_lib.Learner):
-  """Learner of SVG0 with an optional behaviour prior; `SYSTEM`: Heess 2015, Munos 2016, Tirumala 2020."""
+  """Learner of SVG0 with an optional behaviour prior.
+
+  Heess 2015 has the policy gradient, Munos 2016 the value targets, Tirumala 2020 the prior.
+  """
 
   def __init__(
     self,
@@ -223,7 +226,8 @@ class SVG0Learner(learner_lib.Learner):
     critic_loss = losses.critic_loss(q_tm1, target_tm1, batch.restart_t)
     return _Losses(tf.reduce_mean(policy_loss), tf.reduce_mean(critic_loss), prior_loss, metrics)
 
-  def _evaluate_networks(self, batch: _Batch, seed: tf.Tensor):
+  def _evaluate_networks(self, batch: _Batch, seed: tf.Tensor) -> Any:
+    # The namedtuple's fields depend on the prior and the estimator.
     # The networks carry no state, so all T+1 steps are one batch: the graph does not grow with T.
     core = svg0_utils.OnlineTargetPiQ(
       online_pi=self._policy,
@@ -240,7 +244,7 @@ class SVG0Learner(learner_lib.Learner):
     )
     return core((batch.observation, batch.action))
 
-  def _entropy(self, outputs) -> tf.Tensor:
+  def _entropy(self, outputs: Any) -> tf.Tensor:
     if self._entropy_estimator is svg0_utils.EntropyEstimator.ANALYTIC:
       return outputs.online_entropy
     return tf.reduce_mean(-outputs.online_log_probs, axis=0)
@@ -254,7 +258,10 @@ class SVG0Learner(learner_lib.Learner):
     first_step: int,
     differentiable: bool,
   ) -> tf.Tensor:
-    """Averages the target critic over samples `[S, (T+1) B, A]` at T steps from `first_step` on, `[T, B]`."""
+    """Averages the target critic over samples, `[T, B]`.
+
+    The samples are `[S, (T+1) B, A]`; T steps of them are used, from `first_step` on.
+    """
     num_pairs, batch_size = batch.r_t.shape[0], _batch_size(batch.r_t, axis=1)
     # Rows are time-major, so T consecutive steps are consecutive rows.
     rows = lambda x, axis: _rows(x, first_step * batch_size, num_pairs * batch_size, axis)
@@ -298,7 +305,7 @@ def _to_time_major(sample: reverb.ReplaySample, reward_scale: float) -> _Batch:
 
 
 def _batch_size(x: tf.Tensor, axis: int) -> Union[int, tf.Tensor]:
-  """Returns the size of an axis: the number where it is known, since the graph is then cut to it."""
+  """Returns the size of an axis, as a number where it is known: the graph is then cut to it."""
   return tf.shape(x)[axis] if x.shape[axis] is None else x.shape[axis]
 
 

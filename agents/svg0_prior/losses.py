@@ -30,7 +30,7 @@ def _check_rank_two(**tensors: tf.Tensor) -> None:
 def log_importance_weights(
   target_log_prob_tm1: tf.Tensor, behaviour_log_prob_tm1: tf.Tensor, restart_t: tf.Tensor
 ) -> tf.Tensor:
-  """Log importance weights of the stored actions, bounded below, and at the bound across episode starts.
+  """Log importance weights, bounded below, and at the bound across episode starts.
 
   `log w = log target(a|o) - log behaviour(a|o)`. The mask selects in log space: no exponential is
   taken, so a ratio of any size, masked or not, stays finite here.
@@ -126,7 +126,9 @@ def policy_loss(
   kl_tm1: Union[float, tf.Tensor] = 0.0,
   distillation_cost: Union[float, tf.Tensor] = 0.0,
 ) -> tf.Tensor:
-  """SVG(0) loss: `-(E_pi[Q] + entropy_cost H[pi]) + distillation_cost KL(pi || prior)` (Tirumala 2020, section 4).
+  """SVG(0) loss of the policy with its entropy and a prior (Tirumala 2020, section 4).
+
+  It is `-(E_pi[Q] + entropy_cost H[pi]) + distillation_cost KL(pi || prior)`.
 
   Args:
     expected_q_tm1: `[T, B]`, mean value of actions drawn from the policy, differentiable through

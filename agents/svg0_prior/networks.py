@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 import dataclasses
 import functools
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 from acme import specs
 from acme import types
@@ -51,11 +51,9 @@ class SVG0Networks:
         continue
       if not isinstance(network, snt.Module):
         raise TypeError(
-          f"{field.name} is a {type(network).__name__}; a snt.Module is needed, since the "
-          "agent copies it to make its "
-          "target. Wrap a function with acme.tf.utils.to_sonnet_module; rebuild a saved "
-          "policy's module and restore "
-          "its checkpoint."
+          f"{field.name} is a {type(network).__name__}; a snt.Module is needed, since the agent "
+          "copies it to make its target. Wrap a function with acme.tf.utils.to_sonnet_module; "
+          "rebuild a saved policy's module and restore its checkpoint."
         )
       inputs = [environment_spec.observations]
       if field.name == "critic_network":
@@ -72,7 +70,10 @@ class SVG0Networks:
 
 
 class GaussianHead(snt.Module):
-  """Independent normal distribution over an action of any shape, with mean in (-1, 1) and a learned scale."""
+  """Independent normal distribution over an action of any shape.
+
+  Its mean is in (-1, 1), its scale is learned.
+  """
 
   def __init__(
     self,
@@ -100,7 +101,7 @@ class GaussianHead(snt.Module):
     self._init_scale = init_scale
     self._min_scale = min_scale
 
-  def __call__(self, inputs: tf.Tensor) -> tfd.Distribution:
+  def __call__(self, inputs: tf.Tensor) -> tfp.distributions.Distribution:
     """Maps `[B, D]` to a distribution of batch shape `[B]` and the action's event shape."""
     shape = tf.concat([tf.shape(inputs)[:1], self._action_shape], axis=0)
     mean, spread = (tf.reshape(x, shape) for x in tf.split(self._mean_and_scale(inputs), 2, axis=1))
@@ -126,7 +127,7 @@ class PolicyNetwork(snt.Module):
     min_scale: float,
     name: str = "policy",
   ):
-    """Initialises the network; `torso` maps a batch of observations to `[B, D]`, see the head for the rest."""
+    """Initialises the network; `torso` maps observations to `[B, D]`, the head tells the rest."""
     super().__init__(name=name)
     body_seed, head_seed = np.random.SeedSequence(seed).generate_state(2)
     self._torso = torso
@@ -135,7 +136,7 @@ class PolicyNetwork(snt.Module):
       action_shape, seed=head_seed, init_scale=init_scale, min_scale=min_scale
     )
 
-  def __call__(self, observation: types.NestedTensor) -> tfd.Distribution:
+  def __call__(self, observation: types.NestedTensor) -> tfp.distributions.Distribution:
     """Maps a batch of observations to a distribution over actions."""
     return self._head(self._body(self._torso(observation)))
 
@@ -189,7 +190,9 @@ def _scalar_if_equal(bound: np.ndarray) -> np.ndarray:
 
 
 @tf.custom_gradient
-def _clip(action: tf.Tensor, minimum: np.ndarray, maximum: np.ndarray):
+def _clip(
+  action: tf.Tensor, minimum: np.ndarray, maximum: np.ndarray
+) -> tuple[tf.Tensor, Callable[[tf.Tensor], tuple[Optional[tf.Tensor], ...]]]:
   """Clips to the bounds; the gradient passes where nothing was clipped."""
   clipped = tf.maximum(tf.minimum(action, maximum), minimum)
   return clipped, lambda upstream: (
@@ -257,7 +260,9 @@ def make_network_with_prior(
   min_scale: float = 0.1,
   seed: int = 0,
 ) -> dict[str, snt.Module]:
-  """Makes a policy, a critic and a behaviour prior that may see less than the policy (information asymmetry).
+  """Makes a policy, a critic and a behaviour prior.
+
+  The prior may see less than the policy (information asymmetry).
 
   Args:
     action_spec: bounded continuous action, of any shape.
@@ -312,8 +317,8 @@ def check_action_spec(action_spec: specs.BoundedArray) -> None:
   ):
     raise ValueError(
       f"The action spec is {action_spec!r}; the default networks need one BoundedArray of "
-      "continuous actions. Wrap the "
-      "environment with temper.utils.environments.wrap, or pass networks of your own."
+      "continuous actions. Wrap the environment with temper.utils.environments.wrap, or pass "
+      "networks of your own."
     )
   bounds = (action_spec.minimum, action_spec.maximum)
   if not np.issubdtype(action_spec.dtype, np.floating) or not all(
@@ -321,8 +326,7 @@ def check_action_spec(action_spec: specs.BoundedArray) -> None:
   ):
     raise ValueError(
       f"The action has dtype {action_spec.dtype} and bounds {bounds[0]} to {bounds[1]}; floats "
-      "with finite bounds are "
-      "needed. Wrap the environment with temper.utils.environments.wrap."
+      "with finite bounds are needed. Wrap the environment with temper.utils.environments.wrap."
     )
 
 

@@ -40,7 +40,7 @@ class Regression(learner_lib.Learner):
     )
 
   def _update(self, sample, seed):
-    self._update_targets()
+    self._update_targets(sample)
     noise = tf.random.stateless_normal(tf.shape(sample.data.reward), seed)
     with tf.GradientTape() as tape:
       error = self.network(sample.data.observation)[:, 0] + 0.1 * noise - sample.data.reward

@@ -1,0 +1,72 @@
+"""A learner's data under a `tf.distribute` strategy: how batches are fetched and looked into."""
+
+from collections.abc import Iterator
+from typing import Any, Union
+
+import numpy as np
+import reverb
+import tensorflow as tf
+import tree
+
+Dataset = Union[tf.data.Dataset, Iterator[reverb.ReplaySample]]
+
+
+def make_iterator(dataset: Dataset, strategy: tf.distribute.Strategy) -> tuple[Iterator[Any], bool]:
+  """Makes the iterator that a learner fetches its batches from.
+
+  Args:
+    dataset: a dataset of whole batches, which is spread over the replicas, or an iterator.
+    strategy: the strategy whose replicas share each batch.
+
+  Returns:
+    The iterator, and whether it can be advanced inside of a graph.
+
+  Raises:
+    ValueError: if a batch cannot be shared equally, if an iterator cannot feed several replicas, or
+      if `dataset` is neither dataset nor iterator.
+  """
+  replicas = strategy.num_replicas_in_sync
+  if isinstance(dataset, tf.data.Dataset):
+    return (iter(dataset) if replicas == 1 else _distribute(dataset, strategy)), True
+  if isinstance(dataset, tf.distribute.DistributedIterator):
+    return dataset, True
+  if replicas > 1:
+    raise ValueError(
+      f"An iterator of type {type(dataset).__name__} cannot feed {replicas} replicas. Pass the "
+      "tf.data.Dataset itself, or an iterator over a dataset that the strategy has distributed."
+    )
+  if not hasattr(dataset, "__next__"):
+    raise ValueError(
+      f"dataset is a {type(dataset).__name__}; a tf.data.Dataset or an iterator of samples is "
+      "needed."
+    )
+  return dataset, isinstance(dataset, tf.data.Iterator)
+
+
+def names_of_non_finite(sample: Any, strategy: tf.distribute.Strategy) -> list[str]:
+  """Returns the names of a batch's tensors that hold NaN or infinity on any replica.
+
+  Args:
+    sample: a `reverb.ReplaySample` or another nest; several replicas have per-replica values in it.
+    strategy: the strategy that the batch was made under.
+  """
+  names = []
+  for path, leaf in tree.flatten_with_path(getattr(sample, "data", sample)):
+    parts = strategy.experimental_local_results(leaf)
+    if parts[0].dtype.is_floating and not all(np.isfinite(part.numpy()).all() for part in parts):
+      names.append("/".join(str(part) for part in path))
+  return names
+
+
+def _distribute(dataset: tf.data.Dataset, strategy: tf.distribute.Strategy) -> Iterator[Any]:
+  replicas = strategy.num_replicas_in_sync
+  for leaf in tree.flatten(dataset.element_spec):
+    if leaf.shape.rank and leaf.shape[0] is not None and leaf.shape[0] % replicas:
+      raise ValueError(
+        f"A batch of {leaf.shape[0]} cannot be shared equally by {replicas} replicas; choose "
+        f"a batch size that is a multiple of {replicas}."
+      )
+  # One server feeds all replicas of this process: there are no files to share out.
+  options = tf.data.Options()
+  options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+  return iter(strategy.experimental_distribute_dataset(dataset.with_options(options)))
