@@ -27,12 +27,14 @@ _ROUNDS = flags.DEFINE_integer(
 )
 _INTRA_OP_THREADS = flags.DEFINE_integer(
   "intra_op_threads",
-  0,
-  "Threads of one operation, for both sides; 0 leaves the choice to TensorFlow.",
+  None,
+  "Threads of one operation, for both sides; 0 leaves the choice to TensorFlow. Without the flag "
+  "each case takes what suits both sides best.",
 )
 _FIRST_STEP_OF = flags.DEFINE_string(
   "first_step_of", None, "Internal: `SIDE,CASE` whose first step this process times."
 )
+_ROW_OF = flags.DEFINE_string("row_of", None, "Internal: the case that this process runs.")
 
 _SMALL = svg0.LearnerSize(batch_size=32, policy_layer_sizes=(64, 64), critic_layer_sizes=(64, 64))
 _PRIOR = svg0.LearnerSize(prior_layer_sizes=(200, 100))
@@ -53,6 +55,9 @@ class Case:
     target: ratio to be reached, dm-acme's time over ours.
     calls: calls timed in one round.
     make: makes one side's function; None times first steps, each in a process of its own.
+    threads: of one operation: what suits both sides best on two cores; 0 is TensorFlow's choice.
+    beside: for first steps, what ours is timed beside: dm-acme at the same size, or our own first
+      step of another case.
   """
 
   text: str
@@ -60,6 +65,8 @@ class Case:
   target: float
   calls: int = 1
   make: Optional[_Maker] = None
+  threads: int = 0
+  beside: Optional[str] = None
 
 
 CASES: dict[str, Case] = {
@@ -72,15 +79,25 @@ CASES: dict[str, Case] = {
   ),
   "learner_prior": Case("the same with a prior", _PRIOR, 1.0, 1, svg0.make_learner_step),
   "learner_small": Case(
-    "learner step, 64-64 networks, batch 32", _SMALL, 2.5, 20, svg0.make_learner_step
+    "learner step, 64-64 networks, batch 32", _SMALL, 2.5, 20, svg0.make_learner_step, threads=1
   ),
   "actor": Case(
-    "one action with log density, batch 1", svg0.LearnerSize(), 25.0, 100, svg0.make_actor_step
+    "one action with log density, batch 1",
+    svg0.LearnerSize(),
+    25.0,
+    100,
+    svg0.make_actor_step,
+    threads=1,
   ),
   "first_step": Case(
     "first learner step, tracing included, with prior, batch 256, 10+1", _PRIOR, 8.0
   ),
-  "first_step_long": Case("first learner step with prior, batch 32, 80+1", _LONG, 8.0),
+  "first_step_long": Case(
+    "first learner step with prior, batch 32, 80+1, beside our own of first_step",
+    _LONG,
+    1 / 1.5,
+    beside="first_step",
+  ),
 }
 
 
@@ -105,21 +122,26 @@ def _time_in_turn(case: Case, make: _Maker, rounds: int) -> dict[str, list[float
 
 def _time_first_steps(name: str, rounds: int) -> dict[str, list[float]]:
   """Times first steps alternately, each in a fresh process: its first graph is traced slower."""
-  seconds: dict[str, list[float]] = {svg0.OURS: [], svg0.THEIRS: []}
+  beside = CASES[name].beside
+  sides = {svg0.OURS: (svg0.OURS, name)}
+  sides[svg0.THEIRS] = (svg0.OURS, beside) if beside else (svg0.THEIRS, name)
+  seconds: dict[str, list[float]] = {label: [] for label in sides}
   for _ in range(rounds):
-    for side, times in seconds.items():
-      command = [
-        sys.executable,
-        "-m",
-        "temper.launchers.benchmark",
-        f"--first_step_of={side},{name}",
-        f"--intra_op_threads={_INTRA_OP_THREADS.value}",
-      ]
-      result = subprocess.run(command, capture_output=True, text=True, check=False)
-      if result.returncode:
-        raise RuntimeError(f"{' '.join(command)} failed:\n{result.stderr[-2000:]}")
-      times.append(float(result.stdout.split()[-1]))
+    for label, (side, case_name) in sides.items():
+      printed = _in_own_process(f"--first_step_of={side},{case_name}", CASES[name])
+      seconds[label].append(float(printed.split()[-1]))
   return seconds
+
+
+def _in_own_process(flag: str, case: Case) -> str:
+  """Runs this module with a flag and the case's threads, and returns what it prints."""
+  threads = case.threads if _INTRA_OP_THREADS.value is None else _INTRA_OP_THREADS.value
+  command = [sys.executable, "-m", "temper.launchers.benchmark", flag]
+  command += [f"--intra_op_threads={threads}", f"--rounds={_ROUNDS.value}"]
+  result = subprocess.run(command, capture_output=True, text=True, check=False)
+  if result.returncode:
+    raise RuntimeError(f"{' '.join(command)} failed:\n{result.stderr[-2000:]}")
+  return result.stdout
 
 
 def _run_case(name: str, rounds: int) -> str:
@@ -147,6 +169,9 @@ def _main(argv: Sequence[str]) -> int:
     side, name = _FIRST_STEP_OF.value.split(",")
     print(_time_calls(svg0.make_learner_step(side, CASES[name].size), 1))
     return 0
+  if _ROW_OF.value:
+    print(_run_case(_ROW_OF.value, _ROUNDS.value))
+    return 0
   names = list(CASES) if _CASES.value == ["all"] else _CASES.value
   unknown = [name for name in names if name not in CASES]
   if unknown:
@@ -157,7 +182,8 @@ def _main(argv: Sequence[str]) -> int:
     "target"
   )
   for name in names:
-    print(_run_case(name, _ROUNDS.value), flush=True)
+    # Threads are set once in a process, so each case has one of its own.
+    print(_in_own_process(f"--row_of={name}", CASES[name]), end="", flush=True)
   return 0
 
 
