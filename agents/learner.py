@@ -17,6 +17,7 @@ import tree
 
 from temper.agents import learner_data
 from temper.utils import checkpointing
+from temper.utils import checks
 from temper.utils import optimizers as optimizer_utils
 from temper.utils import variables as variable_utils
 
@@ -79,9 +80,11 @@ class Learner(acme.Learner, abc.ABC):
       directory: where to keep checkpoints of the learner alone, every ten minutes; None keeps none.
 
     Raises:
-      ValueError: if the dataset does not fit the strategy, or target and online variables do not
-        pair.
+      ValueError: if a number is out of its range, the dataset does not fit the strategy, or target
+        and online variables do not pair.
     """
+    checks.integer("target_update_period", target_update_period, minimum=1)
+    checks.number("max_gradient_norm", max_gradient_norm, above=0, optional=True)
     self._strategy = strategy or tf.distribute.get_strategy()
     self._networks = dict(networks)
     self._target_networks = dict(target_networks)
@@ -161,10 +164,19 @@ class Learner(acme.Learner, abc.ABC):
 
     Returns:
       Scalar global norm before clipping.
+
+    Raises:
+      ValueError: if every gradient is None.
     """
     variables = self._networks[name].trainable_variables
+    present = [g for g in gradients if g is not None]
+    if not present:
+      raise ValueError(
+        f"The loss of the {name} depends on none of its {len(variables)} trainable variables. "
+        "Is the network trainable, and do its outputs reach the loss? A policy gets no gradient "
+        "from a critic that ignores the action, nor from samples that are not reparameterised."
+      )
     if self._strategy.num_replicas_in_sync > 1:
-      present = [g for g in gradients if g is not None]
       reduced = iter(tf.distribute.get_replica_context().all_reduce("mean", present))
       gradients = [None if g is None else next(reduced) for g in gradients]
     norm = tf.linalg.global_norm([g for g in gradients if g is not None])
@@ -252,15 +264,16 @@ class Learner(acme.Learner, abc.ABC):
     if not bad:
       return
     batch = learner_data.names_of_non_finite(sample, self._strategy)
-    cause = (
-      f"In the batch, {', '.join(batch)} held NaN or infinity."
-      if batch
-      else "Every tensor of the batch was finite."
+    cause, mend = (
+      "Every tensor of the batch was finite.",
+      "a lower learning rate or max_gradient_norm",
     )
+    if batch:
+      cause = f"In the batch, {', '.join(batch)} held NaN or infinity."
+      mend = "the environment or the data mended that the batch came from"
     raise NonFiniteError(
-      f"Learner step {self.num_steps}: {', '.join(f'{n} = {metrics[n]}' for n in bad)}. "
-      f"{cause} The networks are no longer usable; go on from the last checkpoint, with a lower "
-      "learning rate or max_gradient_norm set."
+      f"Learner step {self.num_steps}: {', '.join(f'{n} = {metrics[n]}' for n in bad)}. {cause} "
+      f"The networks are no longer usable; go on from the last checkpoint, with {mend}."
     )
 
   # What others see.

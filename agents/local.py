@@ -18,7 +18,9 @@ import tensorflow as tf
 
 from temper.agents import builder as builder_lib
 from temper.agents import learner as learner_lib
+from temper.utils import checkpointing
 from temper.utils import replay
+from temper.utils import replay_server
 from temper.utils import replay_watch
 
 _REPLAY_FOLDER = "replay"
@@ -44,6 +46,7 @@ class LocalAgent(core.Actor, core.VariableSource):
     strategy: Optional[tf.distribute.Strategy] = None,
     seed: int = 0,
     replay_checkpoint: Optional[str] = None,
+    replay_scratch: Optional[str] = None,
     **learner_options: Any,
   ):
     """Initialises the agent.
@@ -58,11 +61,14 @@ class LocalAgent(core.Actor, core.VariableSource):
       seed: seed of initial weights, actions and the learner's draws.
       replay_checkpoint: checkpoint folder into which `save_replay` wrote, to start with that
         experience.
+      replay_scratch: folder that replay writes into while it is saved, emptied now and removed by
+        `close`; best on the disk of the checkpoints. None takes a temporary one.
       **learner_options: passed on to the builder's `make_learner`.
 
     Raises:
       ValueError: if the environment's specs are not canonical, or the strategy cannot share a batch
         equally.
+      CheckpointError: if the replay in `replay_checkpoint` is damaged; names the folder.
     """
     builder_lib.check_environment_spec(environment_spec)
     self._builder = builder
@@ -79,8 +85,32 @@ class LocalAgent(core.Actor, core.VariableSource):
     self._replay_bytes = {
       t.name: replay.estimate_bytes(t.info.signature, t.info.max_size) for t in tables
     }
-    restore_from = os.path.join(replay_checkpoint, _REPLAY_FOLDER) if replay_checkpoint else None
-    self._replay = replay.start_server(tables, restore_from)
+    self._replay = _start_replay(tables, replay_checkpoint, replay_scratch)
+    try:
+      self._make_parts(
+        actor_seed, counter, logger, strategy=strategy, seed=learner_seed, **learner_options
+      )
+    except BaseException:
+      # Nobody could close an agent that was never made.
+      self._replay.stop()
+      raise
+    self._num_updates: int = self._learner.num_steps
+    # Steps and updates since replay was empty: the schedule's terms.
+    self._scheduled_steps = 0
+    self._scheduled_updates = 0
+    self._learning_seconds = 0.0
+    self._replay_ready = False
+    self._closed = False
+
+  def _make_parts(
+    self,
+    actor_seed: int,
+    counter: Optional[counting.Counter],
+    logger: Optional[loggers.Logger],
+    **learner_options: Any,
+  ) -> None:
+    """Makes what writes to replay and what reads from it."""
+    builder, networks = self._builder, self._networks
     self._adder = builder.make_adder(self._replay.client)
     self._actor = builder.make_actor(
       builder.make_policy(networks),
@@ -89,17 +119,8 @@ class LocalAgent(core.Actor, core.VariableSource):
       policy_version=lambda: self._num_updates,
     )
     dataset = builder.make_dataset(self._replay.client, in_process=True)
-    self._learner = builder.make_learner(
-      networks, dataset, counter, logger, strategy=strategy, seed=learner_seed, **learner_options
-    )
+    self._learner = builder.make_learner(networks, dataset, counter, logger, **learner_options)
     self._watch = replay_watch.ServerWatch(self._replay.client, on_lost=self._learner.cancel)
-    self._num_updates: int = self._learner.num_steps
-    # Steps and updates since replay was empty: the schedule's terms.
-    self._scheduled_steps = 0
-    self._scheduled_updates = 0
-    self._learning_seconds = 0.0
-    self._replay_ready = False
-    self._closed = False
 
   @property
   def builder(self) -> builder_lib.AgentBuilder:
@@ -257,3 +278,16 @@ class LocalAgent(core.Actor, core.VariableSource):
 
   def __exit__(self, *unused_error: Any) -> None:
     self.close()
+
+
+def _start_replay(
+  tables: Sequence[reverb.Table], checkpoint: Optional[str], scratch: Optional[str]
+) -> replay_server.InProcessServer:
+  """Starts the server; a damaged replay is refused with what can be done about its checkpoint."""
+  restore_from = os.path.join(checkpoint, _REPLAY_FOLDER) if checkpoint else None
+  try:
+    return replay_server.start_server(tables, restore_from, scratch=scratch)
+  except checkpointing.CheckpointError as error:
+    raise checkpointing.CheckpointError(
+      f"{error}{checkpointing.way_out(checkpoint or '')}"
+    ) from error

@@ -107,7 +107,7 @@ def parse(name: str, hint: Any, text: Any) -> Any:
     return None
   try:
     return _parse_one(inner, text.strip())
-  except ValueError:
+  except (ValueError, OverflowError):  # An integer written 1e400 is infinite.
     raise ConfigError(
       f"--config.{name}={text}: {text!r} is not {describe(hint)}, which this field takes."
     ) from None

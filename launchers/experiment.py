@@ -8,6 +8,7 @@ from typing import Any, Optional
 from acme import specs
 from acme.utils import counting
 from acme.utils import loggers
+import dm_env
 import numpy as np
 
 from temper.agents import learner as learner_lib
@@ -19,6 +20,7 @@ from temper.launchers.run_directory import RunDirectory
 from temper.launchers.run_directory import write_json
 from temper.launchers.stopping import StopRequested
 from temper.launchers.stopping import StopSignal
+from temper.utils import environment_wrappers
 from temper.utils import environments
 from temper.utils import evaluation
 from temper.utils import exporting
@@ -26,8 +28,13 @@ from temper.utils import plotting
 from temper.utils import recording
 from temper.utils import run_loggers
 from temper.utils.checkpointing import Checkpointer
+from temper.utils.checkpointing import CheckpointError
+from temper.utils.checkpointing import way_out
 from temper.utils.progress import Progress
 from temper.utils.progress import rates_per_second
+
+# Steps of one evaluation episode after which, and after as many more, the user is told of it.
+_LONG_EPISODE = 10_000
 
 
 class SettingsError(ValueError):
@@ -35,7 +42,7 @@ class SettingsError(ValueError):
 
 
 class TrainingFailed(RuntimeError):
-  """Learning met NaN, or lost its replay; the message says what, and the last good checkpoint."""
+  """Learner, replay or environment failed; the message says what, and the last good checkpoint."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,24 +64,28 @@ class Result:
   checkpoint: Optional[str]
 
 
-def run_experiment(config: ExperimentConfig) -> Result:
+def run_experiment(config: ExperimentConfig, stop: Optional[StopSignal] = None) -> Result:
   """Trains an agent, or resumes a run, and leaves its artefacts in the directory.
 
   Ctrl-C and SIGTERM end the run at its next step, with a checkpoint.
 
   Args:
     config: what to run.
+    stop: an entered signal of the caller, which may have come already; None takes one of its own.
 
   Returns:
     The evaluations and counts.
 
   Raises:
     SettingsError: if agent, environment or directory do not allow it; nothing is changed on disk.
-    TrainingFailed: if a loss is NaN or infinite, or replay is gone; nothing is saved after the last
-      good checkpoint.
+    StopRequested: if the user stops it before training begins; nothing is changed on disk.
+    CheckpointError: if the newest checkpoint is damaged; says which, and what can be done.
+    TrainingFailed: if a loss is NaN or infinite, replay is gone, or the environment returns what it
+      may not or never ends; nothing is saved after the last good checkpoint.
   """
   # An ExitStack may swallow exceptions for all a type checker knows, hence no return inside.
-  with StopSignal() as signal, contextlib.ExitStack() as cleanup:
+  with contextlib.ExitStack() as cleanup:
+    signal = cleanup.enter_context(StopSignal()) if stop is None else stop
     try:
       run = _Run(config, signal, cleanup)
     except ValueError as error:
@@ -96,8 +107,10 @@ class _Run:
     self._test_environment = make(config.seed)
     cleanup.callback(self._test_environment.close)
     self._spec = specs.make_environment_spec(self._test_environment)
+    signal.check()
     networks = config.networks_factory(self._spec) if config.networks_factory else None
     self._directory.check(self._record)
+    cleanup.callback(self._directory.claim().release)
 
     self._checkpointer = Checkpointer(self._directory.checkpoints, keep=config.checkpoints_to_keep)
     self._checkpoint = self._checkpointer.latest()
@@ -110,12 +123,14 @@ class _Run:
       logger=loggers.NoOpLogger(),
       seed=config.seed,
       replay_checkpoint=self._checkpoint,
+      replay_scratch=self._directory.replay_scratch,
     )
     cleanup.callback(self._agent.close)
     self._state = self._restore()
     self._finished = self._state.steps >= config.steps
     self._environment = make(_environment_seed(config.seed, self._state.steps))
     cleanup.callback(self._environment.close)
+    signal.check()
 
     self._directory.open(self._record)
     self._log = run_loggers.RunLog(
@@ -126,6 +141,12 @@ class _Run:
     cleanup.callback(self._progress.close)
     for name, size in self._agent.replay_bytes.items():
       self._progress.note(f"Replay takes up to {size / 2**20:,.0f} MiB once {name!r} is full.")
+    schedule = config.builder.make_update_schedule()
+    if not schedule.updates_due(config.steps):
+      self._progress.note(
+        f"Nothing will be learnt: the first learner step is due after {schedule.min_size:,} "
+        f"environment steps, and the run has {config.steps:,}."
+      )
 
   def to_the_end(self) -> Result:
     """Trains, evaluates and makes the artefacts."""
@@ -150,7 +171,12 @@ class _Run:
     except StopRequested as stop:
       self._save()
       return Result({}, self._state.steps, stop, {}, self._checkpoint)
-    except (learner_lib.NonFiniteError, learner_lib.DataExhaustedError) as error:
+    except (
+      learner_lib.NonFiniteError,
+      learner_lib.DataExhaustedError,
+      environment_wrappers.EnvironmentFault,
+      evaluation.EndlessEpisodeError,
+    ) as error:
       raise TrainingFailed(
         f"Training stopped at environment step {self._state.steps:,}. {error}\n"
         f"Last good checkpoint: {self._checkpoint or 'none yet'}"
@@ -183,12 +209,24 @@ class _Run:
 
   def _evaluate(self, deterministic: bool, episodes: int) -> evaluation.EvaluationResult:
     actor = self._agent.make_evaluation_actor(deterministic=deterministic, seed=self._config.seed)
+    steps = 0
+
+    def on_step(timestep: dm_env.TimeStep) -> None:
+      nonlocal steps
+      self._signal.check()
+      steps = 0 if timestep.first() else steps + 1
+      if steps and steps % _LONG_EPISODE == 0:
+        self._progress.note(
+          f"An evaluation episode has run for {steps:,} steps; the limit is "
+          f"{evaluation.MAX_EPISODE_STEPS:,}."
+        )
+
     result = evaluation.evaluate(
       self._test_environment,
       actor,
       episodes=episodes,
       deterministic=deterministic,
-      on_step=lambda _: self._signal.check(),
+      on_step=on_step,
     )
     self._log.write(
       "evaluation",
@@ -272,9 +310,14 @@ class _Run:
     if self._checkpoint is None:
       return training.RunState()
     saved = self._checkpointer.restore(self._checkpoint, self._agent.checkpointables())
-    self._agent.load_state(saved["agent"])
-    self._counter.restore(saved["counter"])
-    return training.RunState(**saved["run"])
+    try:
+      self._agent.load_state(saved["agent"])
+      self._counter.restore(saved["counter"])
+      return training.RunState(**saved["run"])
+    except (KeyError, TypeError, ValueError) as error:
+      raise CheckpointError(
+        f"The state in {self._checkpoint} is damaged: {error!r}.{way_out(self._checkpoint)}"
+      ) from error
 
 
 def _environment_seed(seed: int, steps: int) -> int:

@@ -14,6 +14,7 @@ COMMANDS = {
   "benchmark": ("temper.launchers.benchmark", "time the agents beside dm-acme's"),
 }
 
+_INTERRUPTED = 130  # What a shell expects of a process that Ctrl-C ended.
 _USAGE_ERROR = 2  # What absl and argparse exit with on a bad command line.
 
 
@@ -64,7 +65,13 @@ def run(argv: Sequence[str]) -> int:
 
 def main(argv: Optional[Sequence[str]] = None) -> None:
   """The console script: runs `argv`, by default the process's own, and exits with its code."""
-  sys.exit(run(sys.argv if argv is None else argv))
+  try:
+    code = run(sys.argv if argv is None else argv)
+  except KeyboardInterrupt:
+    # While the program was loaded, or in one that does not handle it itself.
+    print("Aborted.", file=sys.stderr)
+    code = _INTERRUPTED
+  sys.exit(code)
 
 
 def _refusal(word: str) -> str:

@@ -3,12 +3,17 @@
 from collections.abc import Mapping
 import dataclasses
 import enum
+import errno
+import fcntl
 import json
 import os
 from typing import Any
 
 # What makes two runs the same run. Everything else in config.json may change on a resume.
 IDENTITY = ("agent", "environment", "environment_options", "seed", "config")
+
+
+_REPLAY_SCRATCH = ".replay_scratch"
 
 
 class DirectoryError(ValueError):
@@ -46,6 +51,11 @@ class RunDirectory:
     return os.path.join(self.path, "policy")
 
   @property
+  def replay_scratch(self) -> str:
+    """Where replay is written before it moves into a checkpoint; gone when no process runs."""
+    return os.path.join(self.path, _REPLAY_SCRATCH)
+
+  @property
   def learning_curve(self) -> str:
     """The picture of the returns."""
     return os.path.join(self.path, "learning_curve.png")
@@ -67,20 +77,27 @@ class RunDirectory:
       record: its entries named in `IDENTITY` must agree with those of the folder's config.json.
 
     Raises:
-      DirectoryError: if the folder holds another run, or files that are no run.
+      DirectoryError: if the folder holds another run, or files that are no run, or something lies
+        where a part of the run belongs.
     """
     if not os.path.exists(self.config):
-      if os.path.exists(self.path) and (not os.path.isdir(self.path) or os.listdir(self.path)):
+      if os.path.exists(self.path) and (not os.path.isdir(self.path) or self._holds_anything()):
         raise DirectoryError(
           f"{self.path} exists and holds no run (there is no config.json in it), so nothing is "
           "written there. Choose another --directory."
         )
       return
+    self._check_kinds()
     try:
       with open(self.config, encoding="utf-8") as file:
         found = json.load(file)
-    except ValueError as error:
+    except (OSError, ValueError) as error:
       raise DirectoryError(f"{self.config} cannot be read: {error}.") from error
+    if not isinstance(found, dict):
+      raise DirectoryError(
+        f"{self.config} holds a {type(found).__name__}, not the record of a run. Choose another "
+        "--directory."
+      )
     differing = differences(found, record)
     if differing:
       listed = "\n  ".join(differing)
@@ -89,11 +106,70 @@ class RunDirectory:
         f"  {listed}\nAsk for the same settings, or choose another --directory."
       )
 
+  def claim(self) -> "Claim":
+    """Makes the folder and keeps other processes out of it until the claim is released.
+
+    Raises:
+      DirectoryError: if another process runs in it, or it cannot be made.
+    """
+    return Claim(self.path)
+
   def open(self, record: Mapping[str, Any]) -> None:
     """Makes the folder and writes config.json, after the same checks as `check`."""
     self.check(record)
-    os.makedirs(self.path, exist_ok=True)
-    write_json(self.config, record)
+    try:
+      os.makedirs(self.path, exist_ok=True)
+      write_json(self.config, record)
+    except OSError as error:
+      raise DirectoryError(f"{self.path} cannot be written to: {error}.") from error
+
+  def _holds_anything(self) -> bool:
+    try:
+      return bool(set(os.listdir(self.path)) - {_REPLAY_SCRATCH})
+    except OSError as error:
+      raise DirectoryError(f"{self.path} cannot be read: {error}.") from error
+
+  def _check_kinds(self) -> None:
+    folders = (self.checkpoints, self.logs, self.policy)
+    files = (self.config, self.learning_curve, self.episode, self.result)
+    for path in (*folders, *files):
+      if os.path.lexists(path) and os.path.isdir(path) != (path in folders):
+        raise DirectoryError(
+          f"{path} is {'no folder' if path in folders else 'no file'}, but a run has a "
+          f"{'folder' if path in folders else 'file'} there. Move it away, or choose another "
+          "--directory."
+        )
+
+
+class Claim:
+  """A folder that only this process runs in. The system ends the claim of a killed process."""
+
+  def __init__(self, path: str):
+    """Makes the folder and locks it; raises DirectoryError as `RunDirectory.claim` says."""
+    self._path = path
+    self._made = not os.path.exists(path)
+    try:
+      os.makedirs(path, exist_ok=True)
+      self._descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+      raise DirectoryError(f"The folder {path} cannot be made or opened: {error}.") from error
+    try:
+      # The folder itself is locked, so that no lock file is left in it.
+      fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+      # Some network file systems cannot lock a folder; a run there is the user's to keep apart.
+      if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+        os.close(self._descriptor)
+        raise DirectoryError(
+          f"Another process is running in {path}. Wait for it or stop it, or choose another "
+          "--directory."
+        ) from error
+
+  def release(self) -> None:
+    """Lets others in; removes the folder if this claim made it and nothing was put into it."""
+    if self._made and os.path.isdir(self._path) and not os.listdir(self._path):
+      os.rmdir(self._path)
+    os.close(self._descriptor)
 
 
 def differences(found: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]:

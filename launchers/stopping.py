@@ -6,8 +6,8 @@ from types import FrameType
 from typing import Any, Optional
 
 
-class StopRequested(Exception):
-  """The user asked the run to end.
+class StopRequested(BaseException):
+  """The user asked the run to end. No error, so handlers of `Exception` let it pass.
 
   Attributes:
     signum: the signal that asked.

@@ -1,6 +1,7 @@
 """Trains an agent on an environment by one command; the same command resumes."""
 
 from collections.abc import Sequence
+import difflib
 import os
 import re
 import shlex
@@ -14,6 +15,7 @@ from temper.launchers import agent_table
 from temper.launchers import config_flags
 from temper.launchers import native_output
 from temper.launchers import presets
+from temper.launchers import stopping
 from temper.utils import startup
 
 _PROGRAM = "python -m temper.launchers.train"
@@ -83,6 +85,20 @@ def run(argv: Sequence[str]) -> int:
     143 when it is stopped by Ctrl-C or SIGTERM.
   """
   startup.quiet()
+  # From here on, so that Ctrl-C while TensorFlow loads ends the program cleanly too.
+  with stopping.StopSignal() as stop:
+    try:
+      return _run(argv, stop)
+    except stopping.StopRequested as request:
+      print(f"{request}; aborted before training began, nothing is changed.", file=sys.stderr)
+      return request.exit_code
+    except KeyboardInterrupt:  # A second Ctrl-C.
+      print("Aborted; what came after the last checkpoint, if any, is lost.", file=sys.stderr)
+      return 130
+
+
+def _run(argv: Sequence[str], stop: stopping.StopSignal) -> int:
+  """Reads the command line and trains."""
   try:
     early = _define_flags()
     # Which fields `--config` has depends on the agent, which is a flag itself: hence two passes.
@@ -94,6 +110,7 @@ def run(argv: Sequence[str]) -> int:
     entry = agent_table.find(agent)
     preset = presets.find(agent, env, name)
     base = entry.config_class(**preset.config)
+    stop.check()
     if early["helpfull"].value:
       print(_help(argv[0], base))
       return 0
@@ -104,17 +121,14 @@ def run(argv: Sequence[str]) -> int:
       raise config_flags.ConfigError(f"{stray[0]!r} is no flag: flags begin with --. See --help.")
     values = {name: parsed[name].value for name, *_ in _FLAGS}
     config = config_flags.read(base, parsed)
+  except flags.UnrecognizedFlagError as error:
+    return _refuse(ValueError(_unknown_flag(error.flagname)))
   except (flags.Error, ValueError) as error:
     return _refuse(error)
   for name, value in {**RUNNER_DEFAULTS, **preset.runner}.items():
     values[name] = value if values[name] is None else values[name]
-  try:
-    with native_output.held_back():
-      return _train(argv, entry, preset.name, config, values)
-  except KeyboardInterrupt:
-    # Before there was anything to save, or a second Ctrl-C while saving.
-    print("Aborted; what came after the last checkpoint is lost.", file=sys.stderr)
-    return 130
+  with native_output.held_back():
+    return _train(argv, entry, preset.name, config, values, stop)
 
 
 def _train(
@@ -123,6 +137,7 @@ def _train(
   preset: str,
   config: Any,
   values: dict[str, Any],
+  stop: stopping.StopSignal,
 ) -> int:
   """Runs the experiment and words its outcome."""
   # TensorFlow is loaded only now, so that help and refusals come at once.
@@ -132,24 +147,28 @@ def _train(
 
   command = shlex.join([*argv[0].split(), *argv[1:]])
   _set_threads(values["intra_op_threads"])
+  # An empty one is refused, not taken for none.
+  directory = _default_directory(values) if values["directory"] is None else values["directory"]
   options = {
     name: values[name]
     for name in ("max_episode_steps", "infinite_action_scale")
     if values[name] is not None
   }
   try:
-    result = experiment.run_experiment(
-      experiment.ExperimentConfig(
-        builder=entry.builder_class(config),
-        environment=values["env"],
-        environment_options=options,
-        directory=values["directory"] or _default_directory(values),
-        agent_name=values["agent"],
-        title=entry.title,
-        notes={"preset": preset, "command": command},
-        **{name: values[name] for name in (*RUNNER_DEFAULTS, "seed", "eval_episodes", "gif")},
-      )
+    asked = experiment.ExperimentConfig(
+      builder=entry.builder_class(config),
+      environment=values["env"],
+      environment_options=options,
+      directory=directory,
+      agent_name=values["agent"],
+      title=entry.title,
+      notes={"preset": preset, "command": command},
+      **{name: values[name] for name in (*RUNNER_DEFAULTS, "seed", "eval_episodes", "gif")},
     )
+  except ValueError as error:
+    return _refuse(error)
+  try:
+    result = experiment.run_experiment(asked, stop)
   except experiment.SettingsError as error:
     return _refuse(error)
   except (experiment.TrainingFailed, checkpointing.CheckpointError, ImportError) as error:
@@ -181,6 +200,25 @@ class _IntegerParser(flags.IntegerParser):
       raise ValueError(f"{argument!r} is not an integer.") from None
 
 
+class _BooleanParser(flags.BooleanParser):
+  """absl's, with a message that says what was expected."""
+
+  def parse(self, argument: Any) -> bool:
+    try:
+      return super().parse(argument)
+    except (TypeError, ValueError):
+      raise ValueError(f"{argument!r} is not true or false.") from None
+
+
+def _unknown_flag(name: str) -> str:
+  """Words the refusal of a flag, the nearest names first."""
+  known = [known for known, *_ in _FLAGS]
+  close = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+  ordered = [*close, *sorted(set(known) - set(close))]
+  hint = f" Did you mean --{close[0]}?" if close else ""
+  return f"--{name}: there is no such flag.{hint} Flags: {', '.join(ordered)}, config.<field>."
+
+
 def _define_flags() -> flags.FlagValues:
   """Defines the flags in a set of their own, so that a process may parse several command lines."""
   values = flags.FlagValues()
@@ -193,7 +231,9 @@ def _define_flags() -> flags.FlagValues:
     elif kind == "float":
       flags.DEFINE_float(name, default, text, flag_values=values)
     elif kind == "boolean":
-      flags.DEFINE_boolean(name, default, text, flag_values=values)
+      flag = flags.BooleanFlag(name, default, text)
+      flag.parser = _BooleanParser()
+      flags.DEFINE_flag(flag, values)
     else:
       flags.DEFINE_string(name, default, text, flag_values=values)
   return values

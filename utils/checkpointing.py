@@ -104,9 +104,24 @@ class Checkpointer:
     return [os.path.join(self._directory, f"step_{step}") for step in sorted(steps)]
 
   def latest(self) -> Optional[str]:
-    """Returns the newest complete checkpoint, or None."""
+    """Returns the newest complete checkpoint, or None.
+
+    Raises:
+      CheckpointError: if a newer one is there that has lost its state file. Going on from an older
+        one, or from nothing, is for the user to decide.
+    """
     paths = self.paths()
-    return paths[-1] if paths else None
+    newest = paths[-1] if paths else None
+    # An older one may have been left half removed by a killed process; it is not needed.
+    newest_step = _step_of(newest) if newest else -1
+    names = sorted(os.listdir(self._directory)) if os.path.isdir(self._directory) else []
+    for name in names:
+      path = os.path.join(self._directory, name)
+      if _STEP_FOLDER.fullmatch(name) and os.path.isdir(path) and _step_of(path) > newest_step:
+        raise CheckpointError(
+          f"The checkpoint {path} is incomplete: it has no {_STATE_FILE}.{way_out(path)}"
+        )
+    return newest
 
   def restore(self, path: str, trackables: Mapping[str, Any]) -> dict[str, Any]:
     """Reads a checkpoint into the objects given.
@@ -128,8 +143,7 @@ class Checkpointer:
     if sorted(trackables) != saved:
       raise CheckpointError(
         f"The checkpoint {path} holds {saved}, but {sorted(trackables)} are to be restored. It "
-        "was made by another "
-        "agent or configuration; use that one, or another directory."
+        "was made by another agent or configuration; use that one, or another directory."
       )
     try:
       status = tf.train.Checkpoint(**trackables).read(os.path.join(path, _TENSORS_PREFIX))
@@ -137,7 +151,7 @@ class Checkpointer:
     except (AssertionError, IndexError, ValueError, tf.errors.OpError) as error:
       raise CheckpointError(
         f"The checkpoint {path} does not fit these networks (another size, or a damaged file): "
-        f"{error}"
+        f"{error}{way_out(path)}"
       ) from error
     return document["state"]
 
@@ -163,10 +177,30 @@ class Checkpointer:
     """Puts a checkpoint back whose replacement was killed between the two renames."""
     for name in os.listdir(self._directory):
       old = os.path.join(self._directory, name, "old")
-      if name.startswith(".replaced_") and os.path.isdir(old):
+      # Without its state file its removal had begun, hence its replacement is in place.
+      whole = os.path.exists(os.path.join(old, _STATE_FILE))
+      if name.startswith(".replaced_") and whole:
         path = os.path.join(self._directory, f"step_{read_state(old)['step']}")
         if not os.path.isdir(path):
           os.rename(old, path)
+
+
+def _step_of(path: str) -> int:
+  return int(os.path.basename(path).partition("_")[2])
+
+
+def way_out(path: str) -> str:
+  """Returns what a user can do about a damaged checkpoint, to end a message with.
+
+  Args:
+    path: the folder of the checkpoint, among the others of its run.
+  """
+  directory, name = os.path.split(path)
+  if not _STEP_FOLDER.fullmatch(name):
+    return ""
+  older = [p for p in Checkpointer(directory or ".").paths() if _step_of(p) < _step_of(path)]
+  outcome = f"go on from {older[-1]}" if older else "start anew"
+  return f" Delete {path} to {outcome}."
 
 
 def read_state(path: str) -> dict[str, Any]:
@@ -179,11 +213,25 @@ def read_state(path: str) -> dict[str, Any]:
     with open(os.path.join(path, _STATE_FILE), encoding="utf-8") as file:
       document = json.load(file)
   except (OSError, ValueError) as error:
-    raise CheckpointError(f"{path} is not a complete checkpoint: {error}") from error
+    raise CheckpointError(
+      f"{path} is not a complete checkpoint: {error}.{way_out(path)}"
+    ) from error
+  if not isinstance(document, dict):
+    raise CheckpointError(
+      f"{path} is not a complete checkpoint: {_STATE_FILE} holds a {type(document).__name__}."
+      f"{way_out(path)}"
+    )
   if document.get("format") != FORMAT_VERSION:
     raise CheckpointError(
       f"The checkpoint {path} has format {document.get('format')}; this version reads format "
       f"{FORMAT_VERSION}."
+    )
+  kinds = {"step": int, "trackables": list, "state": dict}
+  wrong = [name for name, kind in kinds.items() if not isinstance(document.get(name), kind)]
+  if wrong:
+    raise CheckpointError(
+      f"{path} is not a complete checkpoint: {_STATE_FILE} has no valid {', '.join(wrong)}."
+      f"{way_out(path)}"
     )
   return document
 

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 import enum
 import math
 import numbers
-from typing import Any, Optional
+from typing import Any, Optional, TypeVar
+
+_Enum = TypeVar("_Enum", bound=enum.Enum)
 
 
 def integer(name: str, value: Any, *, minimum: int) -> None:
@@ -48,7 +50,13 @@ def number(
     )
 
 
-def member(name: str, value: Any, enumeration: type[enum.Enum]) -> enum.Enum:
+def text(name: str, value: Any) -> None:
+  """Requires text that is not empty."""
+  if not isinstance(value, str) or not value:
+    raise ValueError(f"{name} is {value!r}; it must be text of at least one character.")
+
+
+def member(name: str, value: Any, enumeration: type[_Enum]) -> _Enum:
   """Returns the member of an enumeration that `value` is, or whose value it is."""
   try:
     return enumeration(value)

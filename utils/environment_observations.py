@@ -15,8 +15,8 @@ class ObservationMapping:
 
   A leaf is an *image* if it is uint8 of rank 3 ([H, W, C]). The structure of dicts, tuples and
   lists is kept; any mapping becomes a plain dict. Ranges are not kept in the spec, because many
-  environments leave the ones they declare. Values are not looked at: NaN and infinity pass, and
-  are for the learner to report.
+  environments leave the ones they declare. NaN and infinity are refused: once in replay, they would
+  spoil batch after batch.
 
   Attributes:
     spec: nested `specs.Array` of the canonical observations, exact in structure, shape and dtype.
@@ -29,8 +29,8 @@ class ObservationMapping:
       spec: the environment's nested observation spec.
 
     Raises:
-      ValueError: if a leaf is not an array spec of fixed shape and numeric dtype, or if there is
-        no leaf at all.
+      ValueError: if a leaf is not an array spec of fixed shape and numeric dtype, if a key is not
+        a text, or if there is no leaf at all.
     """
     self._converters = _map_with_path(_make_converter, spec)
     self.spec = tree.map_structure(lambda converter: converter.spec, self._converters)
@@ -45,7 +45,7 @@ class ObservationMapping:
 
     Raises:
       ValueError: if the observation differs from the environment's spec in structure, shape or
-        kind of dtype. The message names the leaf.
+        kind of dtype, or is NaN or infinite in float32. The message names the leaf.
     """
     return _convert(self._converters, observation, ())
 
@@ -84,7 +84,15 @@ class _LeafConverter:
         f"{self._dtype} of it: the spec and what the environment returns must agree."
       )
     # A copy, because environments may write their next observation into the same buffer.
-    return np.array(array, dtype=self._dtype)
+    canonical = np.array(array, dtype=self._dtype)
+    if self._dtype == np.float32 and not np.isfinite(canonical).all():
+      index = [int(i) for i in np.argwhere(~np.isfinite(canonical))[0]]
+      at = f" at {index}" if index else ""
+      raise ValueError(
+        f"{path_name(self._path)} is {array[tuple(index)]}{at}, which is no finite float32 number. "
+        "Nothing can be learnt from it: mend it in the environment."
+      )
+    return canonical
 
 
 def _make_converter(path: Path, spec: Any) -> _LeafConverter:
@@ -111,6 +119,12 @@ def _make_converter(path: Path, spec: Any) -> _LeafConverter:
 def _map_with_path(function: Callable[[Path, Any], Any], structure: Any, path: Path = ()) -> Any:
   """Maps the leaves of dicts, tuples and lists with their paths, keeping the structure."""
   if isinstance(structure, collections.abc.Mapping):
+    for key in structure:
+      if not isinstance(key, str):
+        raise ValueError(
+          f"{path_name(path)} has the key {key!r}, a {type(key).__name__}; the keys of an "
+          "observation must be texts, since networks and files name its parts by them."
+        )
     return {key: _map_with_path(function, item, path + (key,)) for key, item in structure.items()}
   if isinstance(structure, (tuple, list)):
     items = [_map_with_path(function, item, path + (i,)) for i, item in enumerate(structure)]

@@ -1,5 +1,6 @@
 """Wrappers that give every environment the form that agents expect."""
 
+import math
 from typing import Any, Optional
 
 from acme.wrappers import base
@@ -11,6 +12,10 @@ from temper.utils import environment_actions
 from temper.utils import environment_observations
 
 _MAX_SEED = 2**32 - 1
+
+
+class EnvironmentFault(ValueError):
+  """An environment returned what breaks its own spec, or NaN or infinity; says what and when."""
 
 
 class CanonicalEnvironment(dm_env.Environment):
@@ -52,6 +57,9 @@ class CanonicalEnvironment(dm_env.Environment):
           f"the {name} spec is {spec!r}; it must be one scalar. Sum or choose in the environment."
         )
     self._reset_next_step = True
+    # Since construction, for messages.
+    self._episodes = 0
+    self._steps = 0
     self._first: Optional[dm_env.TimeStep] = self._reset_inner()
 
   def reset(self) -> dm_env.TimeStep:
@@ -69,8 +77,8 @@ class CanonicalEnvironment(dm_env.Environment):
       action: float32 of the action spec's shape; values outside [-1, 1] are clipped.
 
     Raises:
-      ValueError: if the action has another shape or holds NaN, or if what the environment returns
-        does not match its spec.
+      ValueError: if the action has another shape or holds NaN.
+      EnvironmentFault: if what the environment returns does not match its spec or is not finite.
     """
     if self._reset_next_step:
       return self.reset()
@@ -81,21 +89,13 @@ class CanonicalEnvironment(dm_env.Environment):
         f"{self.action_mapping.canonical_spec.shape}."
       )
     timestep = self.environment.step(self.action_mapping.to_environment(action))
-    if timestep.first():
-      raise ValueError(
-        "the environment began a new episode in the middle of one: return a LAST step before a "
-        "FIRST one."
-      )
+    self._steps += 1
+    try:
+      canonical = self._check_step(timestep)
+    except ValueError as error:
+      raise EnvironmentFault(f"{self._when()}: {error}") from error
     self._reset_next_step = timestep.last()
-    discount = _scalar("discount", timestep.discount)
-    if not 0.0 <= discount <= 1.0:
-      raise ValueError(f"the environment returned the discount {discount}; it must lie in [0, 1].")
-    return dm_env.TimeStep(
-      timestep.step_type,
-      _scalar("reward", timestep.reward),
-      discount,
-      self._observations(timestep.observation),
-    )
+    return canonical
 
   def observation_spec(self) -> Any:
     """Returns the nested spec of canonical observations."""
@@ -164,11 +164,40 @@ class CanonicalEnvironment(dm_env.Environment):
   def _reset_inner(self) -> dm_env.TimeStep:
     """Resets the environment inside and converts its first step."""
     timestep = self.environment.reset()
+    self._episodes += 1
+    self._steps = 0
     if not isinstance(timestep, dm_env.TimeStep) or not timestep.first():
-      raise ValueError(
+      raise EnvironmentFault(
         f"reset() returned {timestep!r}; it must return a dm_env.TimeStep whose step_type is FIRST."
       )
-    return dm_env.restart(self._observations(timestep.observation))
+    try:
+      return dm_env.restart(self._observations(timestep.observation))
+    except ValueError as error:
+      raise EnvironmentFault(f"{self._when()}: {error}") from error
+
+  def _check_step(self, timestep: dm_env.TimeStep) -> dm_env.TimeStep:
+    """Converts a time step that follows an action; raises ValueError if something is amiss."""
+    if timestep.first():
+      raise ValueError(
+        "the environment began a new episode in the middle of one: return a LAST step before a "
+        "FIRST one."
+      )
+    discount = _scalar("discount", timestep.discount)
+    if not 0.0 <= discount <= 1.0:
+      raise ValueError(f"the environment returned the discount {discount}; it must lie in [0, 1].")
+    reward = _scalar("reward", timestep.reward)
+    if not math.isfinite(reward):
+      raise ValueError(
+        f"the environment returned the reward {timestep.reward}, which is no finite float32 "
+        "number. Nothing can be learnt from it: mend it in the environment."
+      )
+    return dm_env.TimeStep(
+      timestep.step_type, reward, discount, self._observations(timestep.observation)
+    )
+
+  def _when(self) -> str:
+    where = f"step {self._steps}" if self._steps else "the reset"
+    return f"{type(self.environment).__name__}, {where} of its episode {self._episodes}"
 
 
 class StepLimit(base.EnvironmentWrapper):

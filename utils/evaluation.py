@@ -12,6 +12,13 @@ import numpy as np
 # the very start states it was trained on.
 _FIRST_START_SEED = 1_000_003
 
+# Fifty times what the longest common episodes take. Beyond it an episode is taken for endless.
+MAX_EPISODE_STEPS = 100_000
+
+
+class EndlessEpisodeError(RuntimeError):
+  """An episode did not end, so that it has no return."""
+
 
 @dataclasses.dataclass(frozen=True)
 class EvaluationResult:
@@ -110,6 +117,9 @@ def run_episode(
 
   Returns:
     The undiscounted return and the number of steps.
+
+  Raises:
+    EndlessEpisodeError: if the episode goes on after `MAX_EPISODE_STEPS` steps.
   """
   if seed is not None and _can_seed(environment):
     environment.seed(seed)
@@ -119,6 +129,11 @@ def run_episode(
   if on_step:
     on_step(timestep)
   while not timestep.last():
+    if length >= MAX_EPISODE_STEPS:
+      raise EndlessEpisodeError(
+        f"An episode has not ended after {length:,} steps, so the policy cannot be evaluated. Give "
+        "max_episode_steps to cut the episodes of an environment that never ends."
+      )
     action = actor.select_action(timestep.observation)
     timestep = environment.step(action)
     actor.observe(action, next_timestep=timestep)
@@ -153,6 +168,9 @@ def evaluate(
 
   Returns:
     The returns, their mean, and its 95 % interval.
+
+  Raises:
+    EndlessEpisodeError: see `run_episode`.
   """
   returns, lengths = [], []
   for seed in start_seeds(episodes):

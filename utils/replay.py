@@ -1,12 +1,10 @@
 """Reverb: tables that never block one process, an adder that writes its tail, a shallow dataset."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 import fractions
 import operator
 import os
-import shutil
-import tempfile
-from typing import NamedTuple, Optional
+from typing import Optional
 
 from absl import logging
 from acme import specs
@@ -212,6 +210,11 @@ class UpdateSchedule:
     self._updates_per_step = ratio / batch_size
     self._min_size = min_size
 
+  @property
+  def min_size(self) -> int:
+    """Environment steps before the first learner step."""
+    return self._min_size
+
   def updates_due(self, steps: int) -> int:
     """Returns the learner steps that are due in total after `steps` environment steps."""
     if steps < self._min_size:
@@ -343,47 +346,3 @@ def make_dataset(
   )
   dataset = dataset.batch(batch_size, drop_remainder=True)
   return dataset.prefetch(prefetch_size) if prefetch_size else dataset
-
-
-class InProcessServer(NamedTuple):
-  """A Reverb server of this process, and a client of it."""
-
-  server: reverb.Server
-  client: Client
-  tables: Sequence[reverb.Table]
-  scratch: str
-
-  def sizes(self) -> dict[str, int]:
-    """Returns the number of items by table."""
-    # Asked over the wire: a restore makes new tables in the server, and those given to it stay
-    # empty for ever.
-    return {name: info.current_size for name, info in self.client.server_info(timeout=30).items()}
-
-  def save(self, directory: str) -> None:
-    """Writes all tables into `directory`, which must not exist yet."""
-    shutil.move(self.client.checkpoint(), directory)
-
-  def stop(self) -> None:
-    """Stops the server and removes its scratch folder."""
-    self.server.stop()
-    shutil.rmtree(self.scratch, ignore_errors=True)
-
-
-def start_server(
-  tables: Sequence[reverb.Table], restore_from: Optional[str] = None
-) -> InProcessServer:
-  """Starts a Reverb server in this process.
-
-  Args:
-    tables: its tables.
-    restore_from: folder that `InProcessServer.save` wrote, to fill the tables from.
-
-  Raises:
-    ValueError: if `restore_from` is given and is no folder.
-  """
-  if restore_from is not None and not os.path.isdir(restore_from):
-    raise ValueError(f"There is no replay checkpoint at {restore_from}.")
-  scratch = tempfile.mkdtemp(prefix="temper_replay_")
-  checkpointer = reverb.checkpointers.DefaultCheckpointer(scratch, "", restore_from)
-  server = reverb.Server(tables, port=None, checkpointer=checkpointer)
-  return InProcessServer(server, Client(f"localhost:{server.port}"), tuple(tables), scratch)

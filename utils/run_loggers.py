@@ -14,11 +14,18 @@ from tensorboard.summary.writer import event_file_writer
 
 
 def read_csv(path: str) -> list[dict[str, str]]:
-  """Reads the whole rows of a CSV file; a missing file has none, a torn last line is left out."""
+  """Reads the whole rows of a CSV file; a missing file has none, a torn last line is left out.
+
+  Raises:
+    ValueError: if it is not UTF-8.
+  """
   if not os.path.exists(path):
     return []
-  with open(path, encoding="utf-8", newline="") as file:
-    text = file.read()
+  try:
+    with open(path, encoding="utf-8", newline="") as file:
+      text = file.read()
+  except UnicodeDecodeError as error:
+    raise ValueError(f"{path} is no CSV file in UTF-8: {error}. Move it away.") from error
   # A row is only whole once its newline is there: a process killed while writing leaves a stump.
   whole = text[: text.rfind("\n") + 1]
   rows = list(csv.reader(io.StringIO(whole)))
@@ -54,7 +61,7 @@ class CsvLog:
       fields: the columns after `step`; None takes those of the file, else of the first row.
 
     Raises:
-      ValueError: if the file holds other columns than `fields`.
+      ValueError: if the file holds other columns than `fields`, or is no log at all.
     """
     self._path = path
     self._fields = ["step", *fields] if fields is not None else None
@@ -66,7 +73,12 @@ class CsvLog:
         "or start in a new directory."
       )
     self._fields = self._fields or found
-    kept = [row for row in kept if int(float(row["step"])) <= resume_step]
+    try:
+      kept = [row for row in kept if int(float(row["step"])) <= resume_step]
+    except (KeyError, ValueError, OverflowError) as error:
+      raise ValueError(
+        f"{path} is no log of a run ({error!r} in the column 'step'): move the file away."
+      ) from error
     self._rewrite(kept)
     self._file = open(path, "a", encoding="utf-8", newline="")
 

@@ -77,7 +77,8 @@ class SVG0(local.LocalAgent):
       **config_options: further fields of `SVG0Config`.
 
     Raises:
-      ValueError: if a number is out of its range or specs are not canonical; names it.
+      ValueError: if a number is out of its range, specs are not canonical, or a network returns
+        something else than is needed; names it.
     """
     config = config_lib.SVG0Config(
       min_replay_size=min_replay_size,
@@ -99,7 +100,7 @@ class SVG0(local.LocalAgent):
       **config_options,
     )
     networks = networks_lib.SVG0Networks(policy_network, critic_network, prior_network)
-    networks.init(environment_spec)
+    networks.init(environment_spec, entropy_estimator=config.entropy_estimator)
     super().__init__(
       builder_lib.SVG0Builder(config),
       environment_spec,

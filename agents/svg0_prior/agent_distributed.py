@@ -85,7 +85,7 @@ class DistributedSVG0(distributed.DistributedAgent):
     def make_networks(environment_spec: specs.EnvironmentSpec) -> networks_lib.SVG0Networks:
       made = network_factory(environment_spec.actions)
       networks = networks_lib.SVG0Networks(made["policy"], made["critic"], made.get("prior"))
-      networks.init(environment_spec)
+      networks.init(environment_spec, entropy_estimator=config.entropy_estimator)
       return networks
 
     super().__init__(

@@ -53,6 +53,7 @@ class SVG0Builder(builder_lib.AgentBuilder[config_lib.SVG0Config, networks_lib.S
     common = dict(
       policy_layer_sizes=config.policy_layer_sizes,
       critic_layer_sizes=config.critic_layer_sizes,
+      policy_keys=config.policy_keys,
       observation_spec=environment_spec.observations,
       init_scale=config.init_scale,
       min_scale=config.min_scale,
@@ -62,14 +63,13 @@ class SVG0Builder(builder_lib.AgentBuilder[config_lib.SVG0Config, networks_lib.S
       made = networks_lib.make_network_with_prior(
         environment_spec.actions,
         prior_layer_sizes=config.prior_layer_sizes,
-        policy_keys=config.policy_keys,
         prior_keys=config.prior_keys,
         **common,
       )
     else:
       made = networks_lib.make_default_networks(environment_spec.actions, **common)
     networks = networks_lib.SVG0Networks(made["policy"], made["critic"], made.get("prior"))
-    networks.init(environment_spec)
+    networks.init(environment_spec, entropy_estimator=config.entropy_estimator)
     return networks
 
   def make_replay_tables(

@@ -48,8 +48,8 @@ class SVG0Config:
     use_prior: whether the default networks have a behaviour prior.
     policy_layer_sizes, critic_layer_sizes, prior_layer_sizes: hidden layers of the default
       networks.
-    policy_keys, prior_keys: entries of a dict observation that policy and critic, and prior, see;
-      None: all.
+    policy_keys: entries of a dict observation that the default policy and critic see; None: all.
+    prior_keys: entries that the default prior sees, given with `use_prior` alone; None: all.
     init_scale, min_scale: initial and smallest standard deviation of the default policy, in
       canonical actions, to which the smallest one is added.
     sample_block_rows: rows of one evaluation of sampled actions; see `temper.utils.sampled_values`.
@@ -120,6 +120,12 @@ class SVG0Config:
       checks.number(name, getattr(self, name), above=0, optional=True)
     for name in ("policy_layer_sizes", "critic_layer_sizes", "prior_layer_sizes"):
       checks.layer_sizes(name, getattr(self, name))
+    checks.text("replay_table_name", self.replay_table_name)
+    if self.prior_keys is not None and not self.use_prior:
+      raise ValueError(
+        f"prior_keys is {self.prior_keys!r}, but use_prior is False: no prior would see them. Set "
+        "use_prior, or leave prior_keys None."
+      )
     estimator = checks.member(
       "entropy_estimator", self.entropy_estimator, svg0_utils.EntropyEstimator
     )

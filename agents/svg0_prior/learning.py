@@ -12,7 +12,9 @@ import tensorflow as tf
 import tree
 
 from temper.agents import learner as learner_lib
+from temper.agents.svg0_prior import checking
 from temper.agents.svg0_prior import losses
+from temper.utils import checks
 from temper.utils import optimizers
 from temper.utils import sampled_values
 from temper.utils import svg0_utils
@@ -109,11 +111,20 @@ class SVG0Learner(learner_lib.Learner):
       directory: where checkpoints are kept; None keeps none.
 
     Raises:
-      ValueError: if only one of prior and target prior is given, target and online networks do not
-        pair, or the dataset does not fit the strategy.
+      ValueError: if a number is out of its range, only one of prior and target prior is given,
+        target and online networks do not pair, the dataset lacks something (see `check_sample`), or
+        it does not fit the strategy.
     """
     if (prior_network is None) != (target_prior_network is None):
       raise ValueError("prior_network and target_prior_network go together: give both, or neither.")
+    for name, value in (("discount", discount), ("lambda_", lambda_)):
+      checks.number(name, value, minimum=0, maximum=1)
+    checks.number("distillation_cost", distillation_cost, minimum=0, optional=True)
+    checks.number("entropy_regularizer_cost", entropy_regularizer_cost, minimum=0, optional=True)
+    checks.number("reward_scale", reward_scale, above=0)
+    checks.integer("num_action_samples", num_action_samples, minimum=1)
+    checks.integer("sample_block_rows", sample_block_rows, minimum=1)
+    checking.check_dataset(dataset_iterator)
     self._policy, self._target_policy = policy_network, target_policy_network
     self._critic, self._target_critic = critic_network, target_critic_network
     self._prior, self._target_prior = prior_network, target_prior_network
@@ -122,7 +133,9 @@ class SVG0Learner(learner_lib.Learner):
     self._entropy_cost = entropy_regularizer_cost or 0.0
     self._num_action_samples = num_action_samples
     self._lambda = lambda_
-    self._entropy_estimator = entropy_estimator
+    self._entropy_estimator = checks.member(
+      "entropy_estimator", entropy_estimator, svg0_utils.EntropyEstimator
+    )
     self._soft_value_target = soft_value_target
     self._reward_scale = reward_scale
     self._sample_block_rows = sample_block_rows
@@ -153,6 +166,7 @@ class SVG0Learner(learner_lib.Learner):
     )
 
   def _update(self, sample: reverb.ReplaySample, seed: tf.Tensor) -> dict[str, tf.Tensor]:
+    checking.check_sample(sample)  # While the graph is made: it costs later steps nothing.
     self._update_targets(sample)
     batch = _to_time_major(sample, self._reward_scale)
     with tf.GradientTape(persistent=True) as tape:
@@ -296,7 +310,7 @@ def _to_time_major(sample: reverb.ReplaySample, reward_scale: float) -> _Batch:
   by_step = lambda x: tf.reshape(by_row(x), [length, batch_size])
   return _Batch(
     observation=tree.map_structure(by_row, data.observation),
-    action=by_row(data.action),
+    action=tf.cast(by_row(data.action), tf.float32),
     r_t=reward_scale * tf.cast(by_step(data.reward)[:-1], tf.float32),
     discount_t=tf.cast(by_step(data.discount)[:-1], tf.float32),
     restart_t=by_step(data.start_of_episode)[1:],

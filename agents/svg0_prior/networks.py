@@ -14,6 +14,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 import tree
 
+from temper.agents.svg0_prior import checking
 from temper.utils import mlp
 from temper.utils import sampled_values
 from temper.utils import svg0_utils
@@ -39,26 +40,34 @@ class SVG0Networks:
   critic_network: snt.Module
   prior_network: Optional[snt.Module] = None
 
-  def init(self, environment_spec: specs.EnvironmentSpec) -> None:
-    """Creates the variables of all networks by one call on zeros.
+  def init(
+    self,
+    environment_spec: specs.EnvironmentSpec,
+    *,
+    entropy_estimator: svg0_utils.EntropyEstimator = svg0_utils.EntropyEstimator.SCORE,
+  ) -> None:
+    """Creates the variables of all networks, and checks what the networks return.
+
+    Args:
+      environment_spec: specs of observations and actions.
+      entropy_estimator: the learner's; the analytic one needs a policy that knows its entropy.
 
     Raises:
       TypeError: if a network is no Sonnet module, such as a policy loaded from a SavedModel.
+      ValueError: if the prior is the policy, or a network's output lacks a method or is not of the
+        shape or dtype that is needed; names the network, what came and what is needed.
     """
-    for field in dataclasses.fields(self):
-      network = getattr(self, field.name)
-      if network is None:
-        continue
-      if not isinstance(network, snt.Module):
-        raise TypeError(
-          f"{field.name} is a {type(network).__name__}; a snt.Module is needed, since the agent "
-          "copies it to make its target. Wrap a function with acme.tf.utils.to_sonnet_module; "
-          "rebuild a saved policy's module and restore its checkpoint."
-        )
-      inputs = [environment_spec.observations]
-      if field.name == "critic_network":
-        inputs.append(environment_spec.actions)
-      tf2_utils.create_variables(network, inputs)
+    policy, critic, prior = self.policy_network, self.critic_network, self.prior_network
+    checking.check_modules(
+      {"policy_network": policy, "critic_network": critic, "prior_network": prior}
+    )
+    observations = environment_spec.observations
+    tf2_utils.create_variables(policy, [observations])
+    tf2_utils.create_variables(critic, [observations, environment_spec.actions])
+    if prior is not None:
+      tf2_utils.create_variables(prior, [observations])
+    analytic = entropy_estimator is svg0_utils.EntropyEstimator.ANALYTIC
+    checking.check_outputs(environment_spec, policy, critic, prior, needs_entropy=analytic)
 
   def make_policy(self) -> snt.Module:
     """Returns the network that acts."""
@@ -207,6 +216,7 @@ def make_default_networks(
   policy_layer_sizes: Sequence[int] = (256, 256, 256),
   critic_layer_sizes: Sequence[int] = (512, 512, 256),
   *,
+  policy_keys: Optional[Sequence[str]] = None,
   observation_spec: Optional[types.NestedSpec] = None,
   init_scale: float = 0.7,
   min_scale: float = 0.3,
@@ -218,6 +228,7 @@ def make_default_networks(
     action_spec: bounded continuous action, of any shape.
     policy_layer_sizes: hidden layers of the policy.
     critic_layer_sizes: hidden layers of the critic.
+    policy_keys: entries of a dict observation that policy and critic see; None: all.
     observation_spec: nested observation; images in it get a convolutional torso. None: vectors
       only, flattened.
     init_scale: initial standard deviation, to which `min_scale` is added.
@@ -228,13 +239,13 @@ def make_default_networks(
     Networks by the names `policy` and `critic`.
 
   Raises:
-    ValueError: if the action is not bounded and continuous.
+    ValueError: if the action is not bounded and continuous, or a key does not exist.
   """
-  check_action_spec(action_spec)
+  checking.check_action_spec(action_spec)
   seeds = np.random.SeedSequence(seed).generate_state(4)
   return {
     "policy": PolicyNetwork(
-      _torso(observation_spec, None, seeds[0]),
+      _torso(observation_spec, policy_keys, seeds[0]),
       policy_layer_sizes,
       action_spec.shape,
       seed=seeds[1],
@@ -242,7 +253,10 @@ def make_default_networks(
       min_scale=min_scale,
     ),
     "critic": CriticNetwork(
-      _torso(observation_spec, None, seeds[2]), critic_layer_sizes, action_spec, seed=seeds[3]
+      _torso(observation_spec, policy_keys, seeds[2]),
+      critic_layer_sizes,
+      action_spec,
+      seed=seeds[3],
     ),
   }
 
@@ -283,7 +297,7 @@ def make_network_with_prior(
   Raises:
     ValueError: if the action is not bounded and continuous, or a key does not exist.
   """
-  check_action_spec(action_spec)
+  checking.check_action_spec(action_spec)
   seeds = np.random.SeedSequence(seed).generate_state(6)
   gaussian = lambda torso, sizes, network_seed, name: PolicyNetwork(
     torso,
@@ -308,26 +322,6 @@ def make_network_with_prior(
       _torso(observation_spec, prior_keys, seeds[4]), prior_layer_sizes, seeds[5], "prior"
     ),
   }
-
-
-def check_action_spec(action_spec: specs.BoundedArray) -> None:
-  """Raises ValueError unless the action is one bounded array of floats."""
-  if not isinstance(action_spec, specs.BoundedArray) or isinstance(
-    action_spec, specs.DiscreteArray
-  ):
-    raise ValueError(
-      f"The action spec is {action_spec!r}; the default networks need one BoundedArray of "
-      "continuous actions. Wrap the environment with temper.utils.environments.wrap, or pass "
-      "networks of your own."
-    )
-  bounds = (action_spec.minimum, action_spec.maximum)
-  if not np.issubdtype(action_spec.dtype, np.floating) or not all(
-    np.isfinite(b).all() for b in bounds
-  ):
-    raise ValueError(
-      f"The action has dtype {action_spec.dtype} and bounds {bounds[0]} to {bounds[1]}; floats "
-      "with finite bounds are needed. Wrap the environment with temper.utils.environments.wrap."
-    )
 
 
 def _torso(

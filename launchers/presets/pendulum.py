@@ -16,8 +16,8 @@ PRESETS = {
       "sequence_length": 8,
       "num_action_samples": 5,
       "entropy_estimator": "analytic",
-      # Staying near the prior, which lags behind, keeps the policy from running into a corner of the
-      # action range before the critic knows anything: with 1e-3 some seeds stay there.
+      # Staying near the prior, which lags behind, keeps the policy from running into a corner of
+      # the action range before the critic knows anything: with 1e-3 some seeds stay there.
       "distillation_cost": 0.3,
       "policy_learning_rate": 1e-3,
       "critic_learning_rate": 1e-3,

@@ -139,14 +139,33 @@ def test_what_is_not_finite_is_named(value):
   assert "critic_loss = " in message
   assert "In the batch, reward held NaN or infinity" in message
   assert "observation" not in message
+  assert "the environment or the data" in message
+  assert "learning rate" not in message
   assert learner.metrics["steps"] == 1  # The bad step was not logged.
 
 
 def test_divergence_on_a_sound_batch_is_told_apart():
   learner = Regression(_dataset(1))
   learner.network.w.assign([[np.inf], [0.0]])
-  with pytest.raises(learner_lib.NonFiniteError, match="Every tensor of the batch was finite"):
+  with pytest.raises(
+    learner_lib.NonFiniteError, match="Every tensor of the batch was finite.*lower learning rate"
+  ):
     learner.step()
+
+
+def test_a_network_that_its_loss_does_not_depend_on_is_named():
+  class Ignored(Linear):
+    def __call__(self, x):
+      return tf.zeros_like(x[:, :1])
+
+  with pytest.raises(ValueError, match="loss of the critic depends on none of its 1 trainable"):
+    Regression(_dataset(1), Ignored()).step()
+
+
+@pytest.mark.parametrize("name, value", [("target_update_period", 0), ("max_gradient_norm", -1.0)])
+def test_a_bad_number_is_named(name, value):
+  with pytest.raises(ValueError, match=f"{name} is {value}; it must be"):
+    Regression(_dataset(1), **{name: value})
 
 
 def test_extras_are_named_by_their_path():

@@ -14,6 +14,7 @@ import pytest
 from temper.agents import learner as learner_lib
 from temper.agents import local
 from temper.agents import svg0_prior
+from temper.utils import checkpointing
 from temper.utils import environments
 from temper.utils import fakes
 from temper.utils import replay
@@ -169,8 +170,22 @@ def test_the_tail_of_experience_is_in_replay_when_it_is_saved(tmp_path):
     assert agent.replay_sizes() == {"priority_table": 3}
   with _agent(environment, sequence_length=8, replay_checkpoint=str(tmp_path)) as agent:
     assert agent.replay_sizes() == {"priority_table": 3}
-  with pytest.raises(ValueError, match="no replay checkpoint"):
+  with pytest.raises(checkpointing.CheckpointError, match="no whole replay in .*other"):
     _agent(environment, replay_checkpoint=str(tmp_path / "other"))
+
+
+def test_a_learner_that_is_refused_leaves_no_scratch_folder(tmp_path):
+  scratch = tmp_path / "scratch"
+  scratch.mkdir()
+  (scratch / "of_a_killed_process").write_text("x")
+  builder = svg0_prior.SVG0Builder(svg0_prior.SVG0Config(**_SMALL))
+  spec = acme.make_environment_spec(_environment())
+  with pytest.raises(TypeError):
+    local.LocalAgent(builder, spec, replay_scratch=str(scratch), no_such_option=1)
+  assert not scratch.exists()
+  with local.LocalAgent(builder, spec, replay_scratch=str(scratch)):
+    assert os.listdir(tmp_path) == ["scratch"]
+  assert not scratch.exists()
 
 
 def test_without_its_replay_the_schedule_begins_anew():

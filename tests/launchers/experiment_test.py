@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from temper.agents import svg0_prior
 from temper.launchers import experiment
+from temper.launchers import stopping
 from temper.launchers.run_directory import RunDirectory
 from temper.utils import checkpointing
 from temper.utils import fakes
@@ -204,16 +205,70 @@ class _Poisoned(fakes.PointMass):
     return timestep._replace(reward=np.float32("nan")) if type(self).steps > 150 else timestep
 
 
-def test_nan_names_the_tensors_and_keeps_the_last_good_checkpoint(tmp_path):
+def test_a_faulty_environment_is_named_and_the_last_good_checkpoint_stays(tmp_path):
   config = _experiment(tmp_path, environment=_Poisoned, eval_every=0, steps=1_000)
+  with pytest.raises(
+    experiment.TrainingFailed, match="step 11 of its episode 8: .*reward nan"
+  ) as e:
+    experiment.run_experiment(config)
+  assert os.path.join("checkpoints", "step_100") in str(e.value)
+  assert os.listdir(tmp_path / "checkpoints") == ["step_100"]
+
+
+def test_nan_names_the_tensors_and_keeps_the_last_good_checkpoint(tmp_path):
+  made = []
+
+  class Spoiler(fakes.PointMass):
+    """Puts NaN into the critic after 150 steps."""
+
+    steps = 0
+
+    def step(self, action):
+      Spoiler.steps += 1
+      if Spoiler.steps == 150:
+        variable = made[0].critic_network.trainable_variables[0]
+        variable.assign(np.full(variable.shape, np.nan))
+      return super().step(action)
+
+  builder = svg0_prior.SVG0Builder(_CONFIG)
+
+  def make_networks(spec):
+    made.append(builder.make_networks(spec, seed=0))
+    return made[0]
+
+  config = _experiment(
+    tmp_path, environment=Spoiler, networks_factory=make_networks, eval_every=0, steps=1_000
+  )
   with pytest.raises(experiment.TrainingFailed, match="critic_loss = nan") as caught:
     experiment.run_experiment(config)
-  message = str(caught.value)
-  assert "reward" in message and os.path.join("checkpoints", "step_100") in message
-  checkpoints = os.listdir(tmp_path / "checkpoints")
-  assert checkpoints == ["step_100"]
+  assert os.path.join("checkpoints", "step_100") in str(caught.value)
+  assert os.listdir(tmp_path / "checkpoints") == ["step_100"]
   for value in _weights(str(tmp_path / "checkpoints" / "step_100")).values():
     assert np.all(np.isfinite(value))
+
+
+def test_an_episode_without_end_stops_the_evaluation(tmp_path, monkeypatch, capfd):
+  monkeypatch.setattr(experiment.evaluation, "MAX_EPISODE_STEPS", 12)
+  monkeypatch.setattr(experiment, "_LONG_EPISODE", 5)
+  with pytest.raises(experiment.TrainingFailed, match="max_episode_steps"):
+    experiment.run_experiment(_experiment(tmp_path))
+  assert "has run for 10 steps; the limit is 12" in capfd.readouterr().err
+
+
+def test_a_run_in_which_nothing_can_be_learnt_is_noted(tmp_path, capfd):
+  result = experiment.run_experiment(_experiment(tmp_path, steps=30, eval_every=0, gif=False))
+  assert result.summary["learner_steps"] == 0
+  noted = capfd.readouterr().err
+  assert "first learner step is due after 40 environment steps, and the run has 30" in noted
+
+
+def test_a_stop_before_training_changes_nothing(tmp_path):
+  directory = tmp_path / "run"
+  with stopping.StopSignal() as stop:
+    os.kill(os.getpid(), signal.SIGTERM)
+    with pytest.raises(stopping.StopRequested) as caught:
+      experiment.run_experiment(_experiment(directory), stop)
+  assert caught.value.exit_code == 143 and not directory.exists()
 
 
 def test_own_networks_are_used_and_missing_pictures_are_only_noted(tmp_path, capfd, monkeypatch):

@@ -91,6 +91,48 @@ def test_an_empty_folder_will_do(tmp_path):
   assert os.listdir(tmp_path) == ["config.json"]
 
 
+@pytest.mark.parametrize("text, message", [("[]", "holds a list"), ("\udc80", "cannot be read")])
+def test_a_record_of_another_kind_is_refused(tmp_path, text, message):
+  (tmp_path / "config.json").write_text(text, errors="surrogateescape")
+  with pytest.raises(run_directory.DirectoryError, match=message):
+    run_directory.RunDirectory(str(tmp_path)).check(_record())
+
+
+@pytest.mark.parametrize("name", ["checkpoints", "logs", "policy"])
+def test_a_file_where_a_folder_belongs_is_refused(tmp_path, name):
+  directory = run_directory.RunDirectory(str(tmp_path))
+  directory.open(_record())
+  (tmp_path / name).write_text("x")
+  with pytest.raises(run_directory.DirectoryError, match=f"{name} is no folder"):
+    directory.check(_record())
+
+
+def test_a_folder_where_a_file_belongs_and_a_parent_that_is_a_file_are_refused(tmp_path):
+  directory = run_directory.RunDirectory(str(tmp_path / "run"))
+  directory.open(_record())
+  os.mkdir(directory.result)
+  with pytest.raises(run_directory.DirectoryError, match="result.json is no file"):
+    directory.check(_record())
+  (tmp_path / "file").write_text("x")
+  below = run_directory.RunDirectory(str(tmp_path / "file" / "run"))
+  with pytest.raises(run_directory.DirectoryError, match="cannot be made"):
+    below.claim()
+
+
+def test_two_claims_of_one_folder_exclude_each_other_and_leave_nothing(tmp_path):
+  directory = run_directory.RunDirectory(str(tmp_path / "run"))
+  claim = directory.claim()
+  with pytest.raises(run_directory.DirectoryError, match="Another process is running in"):
+    directory.claim()
+  claim.release()
+  assert not os.path.exists(directory.path)
+  claim = directory.claim()
+  directory.open(_record())
+  claim.release()
+  assert os.listdir(directory.path) == ["config.json"]
+  directory.claim().release()
+
+
 def test_an_unreadable_record_is_refused(tmp_path):
   directory = run_directory.RunDirectory(str(tmp_path))
   (tmp_path / "config.json").write_text("{")

@@ -60,7 +60,11 @@ def test_helpfull_lists_the_agents_fields_with_the_presets_values(capsys):
     (["--env=Pendulum-v1"], "gym:<id>"),
     (["--env=dm_control:cartpole:swngup"], "swingup"),
     (["--preset=pendulm"], "Did you mean 'pendulum'?"),
-    (["--stpes=3"], "Unknown command line flag 'stpes'. Did you mean: steps"),
+    (["--stpes=3"], "--stpes: there is no such flag. Did you mean --steps? Flags: steps, "),
+    (["--gif=maybe"], "'maybe' is not true or false"),
+    (["--directory="], "directory is empty"),
+    (["--seed=2147483648"], "seed is 2147483648"),
+    (["--config.batch_size=1e400"], "'1e400' is not an integer"),
     (["--steps=many"], "'many' is not an integer"),
     (["--steps=0"], "steps"),
     (["--seed=-1"], "seed"),
@@ -96,6 +100,23 @@ def test_the_default_directory_is_under_the_current_folder(tmp_path, monkeypatch
   assert record["agent"] == "svg0" and record["preset"] == "pendulum"
   assert record["config"]["prior_layer_sizes"] == [8] and record["config"]["batch_size"] == 8
   assert record["command"].startswith("temper train --steps=60 --seed=3")
+
+
+@pytest.mark.parametrize("signum, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_stop_while_tensorflow_loads_ends_cleanly(tmp_path, signum, code):
+  program = (
+    "import os, sys\n"
+    "from temper.launchers import agent_table, train\n"
+    "find = agent_table.find\n"
+    f"agent_table.find = lambda name: os.kill(os.getpid(), {int(signum)}) or find(name)\n"
+    f"sys.exit(train.run(['temper train', '--directory={tmp_path}/run']))"
+  )
+  done = subprocess.run(
+    [sys.executable, "-c", program], capture_output=True, text=True, timeout=100, check=False
+  )
+  assert done.returncode == code
+  assert "aborted before training began" in done.stderr and "Traceback" not in done.stderr
+  assert os.listdir(tmp_path) == []
 
 
 def test_ctrl_c_on_the_real_command_and_resuming_it(tmp_path):

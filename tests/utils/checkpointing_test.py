@@ -140,12 +140,38 @@ def test_folders_that_are_no_complete_checkpoints_are_ignored(tmp_path):
     checkpointer.restore(str(tmp_path / "step_9"), {})
 
 
+def test_a_newest_one_without_its_state_is_not_passed_over(tmp_path):
+  checkpointer = checkpointing.Checkpointer(str(tmp_path))
+  (tmp_path / "step_3").mkdir()
+  with pytest.raises(checkpointing.CheckpointError, match="step_3 is incomplete.* to start anew"):
+    checkpointer.latest()
+  path = checkpointer.save(4, {}, {})
+  assert checkpointer.latest() == path  # What is older is not needed.
+  (tmp_path / "step_10").mkdir()
+  with pytest.raises(
+    checkpointing.CheckpointError, match="Delete .*step_10 to go on from .*step_4"
+  ):
+    checkpointer.latest()
+
+
+@pytest.mark.parametrize(
+  "text, message",
+  [("[1]", "holds a list"), ('{"format": 1, "step": 4, "state": 0}', "no valid trackables, state")],
+)
+def test_a_state_file_of_another_kind_is_refused(tmp_path, text, message):
+  path = checkpointing.Checkpointer(str(tmp_path)).save(4, {}, {})
+  (tmp_path / "step_4" / "state.json").write_text(text)
+  with pytest.raises(checkpointing.CheckpointError, match=f"{message}.*Delete .*step_4"):
+    checkpointing.read_state(path)
+
+
 def test_leftovers_of_a_killed_process_are_removed_and_a_replaced_one_is_put_back(tmp_path):
   checkpointer = checkpointing.Checkpointer(str(tmp_path))
   path = checkpointer.save(4, {"x": tf.Variable(4)}, {})
   # As if killed between the two renames of a replacement, and once in the middle of writing.
   (tmp_path / ".replaced_abc").mkdir()
   os.rename(path, tmp_path / ".replaced_abc" / "old")
+  (tmp_path / ".replaced_half_removed" / "old").mkdir(parents=True)
   (tmp_path / ".saving_4_abc").mkdir()
   (tmp_path / ".saving_4_abc" / "tensors.index").write_text("half")
   fresh = checkpointing.Checkpointer(str(tmp_path))

@@ -55,8 +55,20 @@ def test_results_are_copies():
   np.testing.assert_array_equal(result, [0, 0])
 
 
-def test_nan_passes():
-  assert np.isnan(ObservationMapping(specs.Array((1,), np.float64))([np.nan]))
+@pytest.mark.parametrize(
+  "spec, value, message",
+  [
+    (specs.Array((), np.float64), np.nan, "observation is nan, which"),
+    (
+      {"a": specs.Array((2, 2), np.float64)},
+      {"a": [[0, 1], [2, -np.inf]]},
+      r"\['a'\] is -inf at \[1, 1\]",
+    ),
+  ],
+)
+def test_what_is_not_finite_is_refused(spec, value, message):
+  with pytest.raises(ValueError, match=message):
+    ObservationMapping(spec)(value)
 
 
 _LEAF = specs.Array((2,), np.float64)
@@ -70,6 +82,10 @@ _LEAF = specs.Array((2,), np.float64)
     ((specs.StringArray(()),), r"observation\[0\] has dtype"),
     (specs.Array((1,), np.complex64), "dtype complex64"),
     ({"a": np.zeros(3)}, r"observation\['a'\] is described by"),
+    (
+      {"a": {3: specs.Array((1,), np.float32)}},
+      r"observation\['a'\] has the key 3, a int; .*texts",
+    ),
   ],
 )
 def test_refused_specs(spec, message):

@@ -7,6 +7,7 @@ import tree
 
 from temper.utils import fakes
 from temper.utils.environment_wrappers import CanonicalEnvironment
+from temper.utils.environment_wrappers import EnvironmentFault
 from temper.utils.environment_wrappers import StepLimit
 
 _VECTOR = specs.Array((3,), np.float64, name="vector")
@@ -185,13 +186,26 @@ def test_faulty_step(timestep, message):
     environment.step(np.zeros(2))
 
 
-def test_nan_observation_and_reward_pass():
+@pytest.mark.filterwarnings("ignore:overflow")
+@pytest.mark.parametrize(
+  "timestep, message",
+  [
+    (dm_env.transition(np.nan, np.zeros(3)), "the reward nan, which is no finite float32"),
+    (dm_env.transition(-1e300, np.zeros(3)), r"the reward -1e\+300, which"),
+    (dm_env.transition(0.0, np.array([0, np.inf, 1])), r"observation is inf at \[1\], which"),
+    (dm_env.transition(0.0, np.array([0, 0, 1e39])), r"observation is 1e\+39 at \[2\], which"),
+  ],
+)
+def test_what_is_not_finite_is_refused_with_its_place_and_step(timestep, message):
   environment = CanonicalEnvironment(
-    _Scripted(dm_env.restart(np.zeros(3)), dm_env.transition(np.nan, np.full(3, np.nan)))
+    _Scripted(dm_env.restart(np.zeros(3)), dm_env.transition(0.0, np.zeros(3)), timestep)
   )
   environment.reset()
-  timestep = environment.step(np.zeros(2))
-  assert np.isnan(timestep.reward) and np.isnan(timestep.observation).all()
+  environment.step(np.zeros(2))
+  with pytest.raises(EnvironmentFault, match="_Scripted, step 2 of its episode 1: .*" + message):
+    environment.step(np.zeros(2))
+  with pytest.raises(EnvironmentFault, match="the reset of its episode 1: observation is nan at"):
+    CanonicalEnvironment(_Scripted(dm_env.restart(np.full(3, np.nan))))
 
 
 @pytest.mark.parametrize(

@@ -117,6 +117,16 @@ def test_an_environment_that_cannot_be_seeded_is_still_evaluated():
   assert result.returns == [6.0, 6.0] and not environment.seeds
 
 
+def test_an_episode_without_end_is_given_up(monkeypatch):
+  monkeypatch.setattr(evaluation, "MAX_EPISODE_STEPS", 5)
+  environment = _Countdown()
+  environment.seed(5 - 1)  # Five steps: as long as may be.
+  assert evaluation.run_episode(environment, _Still()) == (10.0, 5)
+  environment.seed(6 - 1)
+  with pytest.raises(evaluation.EndlessEpisodeError, match="after 5 steps.*max_episode_steps"):
+    evaluation.run_episode(environment, _Still())
+
+
 def test_what_on_step_raises_ends_the_evaluation():
   seen = []
 

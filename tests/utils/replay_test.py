@@ -1,6 +1,7 @@
 """Tests of `temper.utils.replay`: what the adder writes, what it loses (nothing), and the rates."""
 
 import fractions
+import json
 import logging as std_logging
 import os
 import threading
@@ -17,7 +18,9 @@ import pytest
 import reverb
 import tensorflow as tf
 
+from temper.utils import checkpointing
 from temper.utils import replay
+from temper.utils import replay_server
 from temper.utils import replay_watch
 
 _SPEC = specs.EnvironmentSpec(
@@ -39,7 +42,7 @@ def _server(sequence_length, max_size=1000, limiter=None, restore_from=None):
     max_size,
     limiter or reverb.rate_limiters.MinSize(1),
   )
-  return replay.start_server([table], restore_from)
+  return replay_server.start_server([table], restore_from)
 
 
 def _step(reward, observation, last=False):
@@ -361,8 +364,42 @@ def test_a_saved_replay_is_full_again(serve, tmp_path):
 
 
 def test_restoring_from_nowhere_is_refused(tmp_path):
-  with pytest.raises(ValueError, match="no replay checkpoint at .*absent"):
+  with pytest.raises(checkpointing.CheckpointError, match="no whole replay in .*absent"):
     _server(3, restore_from=str(tmp_path / "absent"))
+
+
+@pytest.mark.parametrize("name", ["tables.tfrecord", "chunks.tfrecord", "items.tfrecord", "DONE"])
+def test_a_saved_replay_with_a_file_missing_or_cut_short_is_refused(serve, tmp_path, name):
+  server = serve(3)
+  _feed(replay.SequenceAdder(server.client, 3, 2, _TABLE), [12])
+  saved = str(tmp_path / "replay")
+  server.save(saved)
+  size = os.path.getsize(os.path.join(saved, name))
+  if size:
+    os.truncate(os.path.join(saved, name), size // 2)
+    with pytest.raises(checkpointing.CheckpointError, match=f"is damaged: {name} has"):
+      _server(3, restore_from=saved)
+  os.remove(os.path.join(saved, name))
+  with pytest.raises(checkpointing.CheckpointError, match=f"is damaged: {name} is missing"):
+    _server(3, restore_from=saved)
+
+
+def test_a_saved_replay_with_spoilt_contents_is_refused(serve, tmp_path):
+  server = serve(3)
+  _feed(replay.SequenceAdder(server.client, 3, 2, _TABLE), [12])
+  saved = str(tmp_path / "replay")
+  server.save(saved)
+  manifest = os.path.join(saved, "manifest.json")
+  with open(manifest, encoding="utf-8") as file:
+    document = json.load(file)
+  document["items"][_TABLE] += 1
+  with open(manifest, "w", encoding="utf-8") as file:
+    json.dump(document, file)
+  scratch = tmp_path / "scratch"
+  table = replay.sequence_table(_TABLE, _SPEC, _EXTRAS, 3, 9, reverb.rate_limiters.MinSize(1))
+  with pytest.raises(checkpointing.CheckpointError, match="items by table; .* were read"):
+    replay_server.start_server([table], saved, scratch=str(scratch))
+  assert not scratch.exists()
 
 
 def test_stopping_leaves_no_scratch_folder():

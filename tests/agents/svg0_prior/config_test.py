@@ -44,6 +44,8 @@ def test_defaults_are_sound_and_frozen():
     ("critic_layer_sizes", (0,)),
     ("prior_layer_sizes", 64),
     ("entropy_estimator", "entropy"),
+    ("replay_table_name", ""),
+    ("replay_table_name", None),
   ],
 )
 def test_a_bad_value_is_named(field, value):
@@ -71,3 +73,9 @@ def test_a_replay_that_can_never_be_full_enough_is_refused():
     match="min_replay_size is 1000 environment steps, but max_replay_size = 50.*at most 500",
   ):
     config_lib.SVG0Config(min_replay_size=1000, max_replay_size=50, sequence_length=10)
+
+
+def test_keys_of_a_prior_that_there_is_not_are_refused():
+  with pytest.raises(ValueError, match="prior_keys is .*use_prior is False"):
+    config_lib.SVG0Config(prior_keys=("goal",))
+  assert config_lib.SVG0Config(prior_keys=("goal",), use_prior=True).prior_keys == ("goal",)

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from temper.agents.svg0_prior import builder as builder_lib
+from temper.agents.svg0_prior import config as config_lib
 from temper.agents.svg0_prior import networks as networks_lib
 
 _VECTOR = specs.Array((3,), np.float32)
@@ -135,6 +137,24 @@ def test_the_prior_sees_its_keys_only():
   assert np.array_equal(
     made["critic"](observation, tf.zeros([2, 2])), made["critic"](changed("c"), tf.zeros([2, 2]))
   )
+
+
+def test_the_default_policy_and_critic_see_their_keys_only():
+  made = _make(policy_keys=["b"])
+  observation = {"a": _normal(4, 2), "b": _normal(4, 3, seed=1)}
+  other = {"a": _normal(4, 2, seed=2), "b": observation["b"]}
+  action = tf.zeros([4, 2])
+  np.testing.assert_array_equal(made["policy"](observation).mean(), made["policy"](other).mean())
+  np.testing.assert_array_equal(made["critic"](observation, action), made["critic"](other, action))
+
+
+@pytest.mark.parametrize("use_prior", [False, True])
+def test_the_configured_keys_reach_the_networks(use_prior):
+  config = config_lib.SVG0Config(policy_keys=("b",), use_prior=use_prior, policy_layer_sizes=(8,))
+  spec = _environment_spec({"a": _VECTOR, "b": specs.Array((5,), np.float32)})
+  policy = builder_lib.SVG0Builder(config).make_networks(spec).policy_network
+  # The first layer maps the five numbers of `b`, not all eight, to eight units.
+  assert (5, 8) in {tuple(v.shape) for v in policy.trainable_variables}
 
 
 def test_pixels_beside_vectors():

@@ -1,0 +1,110 @@
+"""A Reverb server in this process, whose contents can be saved, checked and restored."""
+
+from collections.abc import Sequence
+import json
+import os
+import shutil
+import tempfile
+from typing import NamedTuple, Optional
+
+import reverb
+
+from temper.utils.checkpointing import CheckpointError
+from temper.utils.replay import Client
+
+# Written beside Reverb's own files: what must be found there again.
+_MANIFEST = "manifest.json"
+
+
+class InProcessServer(NamedTuple):
+  """A Reverb server of this process, and a client of it."""
+
+  server: reverb.Server
+  client: Client
+  tables: Sequence[reverb.Table]
+  scratch: str
+
+  def sizes(self) -> dict[str, int]:
+    """Returns the number of items by table."""
+    # Asked over the wire: a restore makes new tables in the server, and those given to it stay
+    # empty for ever.
+    return {name: info.current_size for name, info in self.client.server_info(timeout=30).items()}
+
+  def save(self, directory: str) -> None:
+    """Writes all tables into `directory`, which must not exist yet."""
+    shutil.move(self.client.checkpoint(), directory)
+    files = {name: os.path.getsize(os.path.join(directory, name)) for name in os.listdir(directory)}
+    with open(os.path.join(directory, _MANIFEST), "w", encoding="utf-8") as file:
+      json.dump({"items": self.sizes(), "files": files}, file, indent=1)
+
+  def stop(self) -> None:
+    """Stops the server and removes its scratch folder."""
+    self.server.stop()
+    shutil.rmtree(self.scratch, ignore_errors=True)
+
+
+def start_server(
+  tables: Sequence[reverb.Table],
+  restore_from: Optional[str] = None,
+  *,
+  scratch: Optional[str] = None,
+) -> InProcessServer:
+  """Starts a Reverb server in this process.
+
+  Args:
+    tables: its tables.
+    restore_from: folder that `InProcessServer.save` wrote, to fill the tables from.
+    scratch: folder for what the server writes while it saves; whatever a killed process left in it
+      is removed. None makes one in the system's folder for temporary files.
+
+  Raises:
+    CheckpointError: if `restore_from` is given and is not, whole, what was saved.
+  """
+  items = _check_saved(restore_from) if restore_from is not None else None
+  if scratch is None:
+    scratch = tempfile.mkdtemp(prefix="temper_replay_")
+  else:
+    shutil.rmtree(scratch, ignore_errors=True)
+    os.makedirs(scratch)
+  server = None
+  try:
+    checkpointer = reverb.checkpointers.DefaultCheckpointer(scratch, "", restore_from)
+    try:
+      server = reverb.Server(tables, port=None, checkpointer=checkpointer)
+    except (RuntimeError, ValueError) as error:
+      if restore_from is None:
+        raise
+      raise CheckpointError(f"The replay in {restore_from} cannot be read: {error}.") from error
+    started = InProcessServer(server, Client(f"localhost:{server.port}"), tuple(tables), scratch)
+    if items is not None and started.sizes() != items:
+      raise CheckpointError(
+        f"The replay in {restore_from} held {items} items by table; {started.sizes()} were read."
+      )
+    return started
+  except BaseException:
+    if server is not None:
+      server.stop()
+    shutil.rmtree(scratch, ignore_errors=True)
+    raise
+
+
+def _check_saved(directory: str) -> dict[str, int]:
+  """Returns the saved number of items by table, once all files are there at their full size.
+
+  Reverb itself takes a missing or shortened file for the end of the data, or ends the process.
+  """
+  try:
+    with open(os.path.join(directory, _MANIFEST), encoding="utf-8") as file:
+      manifest = json.load(file)
+    items, files = dict(manifest["items"]), dict(manifest["files"])
+  except (OSError, ValueError, KeyError, TypeError) as error:
+    raise CheckpointError(f"There is no whole replay in {directory}: {error!r}.") from error
+  for name, size in files.items():
+    path = os.path.join(directory, name)
+    found = os.path.getsize(path) if os.path.isfile(path) else None
+    if found != size:
+      what = "is missing" if found is None else f"has {found} bytes"
+      raise CheckpointError(
+        f"The replay in {directory} is damaged: {name} {what} where {size} bytes were saved."
+      )
+  return items
