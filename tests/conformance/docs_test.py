@@ -144,7 +144,7 @@ def test_commands_parse(tmp_path):
     class Reached(BaseException):
       pass
 
-    def stop(config):
+    def stop(config, signal):
       raise Reached
 
     experiment.run_experiment = stop
