@@ -24,6 +24,13 @@ with open(os.path.join(_HERE, "README.md"), encoding="utf-8") as readme:
 _GYM = ["gymnasium[classic-control]>=1.0,<2"]
 _DM_CONTROL = ["dm-control>=1.0.16"]
 _PLOTS = ["imageio>=2.30", "matplotlib>=3.7"]
+_DATASETS = [
+  "h5py>=3.8",
+  "minari>=0.5,<0.6",
+  "tensorflow-datasets>=4.9",
+  # Newer ones are generated for a protobuf that TensorFlow 2.12 cannot use.
+  "tensorflow-metadata<1.18",
+]
 
 setuptools.setup(
   name="temper-rl",
@@ -68,7 +75,8 @@ setuptools.setup(
     "gym": _GYM,
     "dm_control": _DM_CONTROL,
     "plots": _PLOTS,
-    "all": _GYM + _DM_CONTROL + _PLOTS,
+    "datasets": _DATASETS,
+    "all": _GYM + _DM_CONTROL + _PLOTS + _DATASETS,
   },
   entry_points={"console_scripts": ["temper = temper.launchers.main:main"]},
 )

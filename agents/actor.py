@@ -1,8 +1,9 @@
-"""An actor whose policy, sampling and extras are one compiled function."""
+"""An actor whose policy, choice of actions and extras are one compiled function."""
 
 from collections.abc import Mapping, Sequence
-from typing import Callable, NamedTuple, Optional
+from typing import Any, Callable, NamedTuple, Optional
 
+from absl import logging
 from acme import adders
 from acme import core
 from acme import specs
@@ -10,12 +11,11 @@ from acme import types
 from acme.tf import variable_utils
 import dm_env
 import numpy as np
-import sonnet as snt
 import tensorflow as tf
 import tensorflow_probability as tfp
 import tree
 
-from temper.utils import distributions
+from temper.agents import policies
 
 
 class Extra(NamedTuple):
@@ -23,8 +23,9 @@ class Extra(NamedTuple):
 
   Attributes:
     spec: shape and dtype of one step's value.
-    compute: maps the policy's distribution and the action, both with a batch axis, to the value; it
-      is compiled with the policy. None for the policy's version, which the actor itself knows.
+    compute: maps the distribution that the policy acted by and the action, both with a batch axis,
+      to the value; it is compiled with the policy. None for the policy's version, which the actor
+      itself knows.
   """
 
   spec: specs.Array
@@ -40,18 +41,18 @@ def extras_spec(extras: Extras) -> dict[str, specs.Array]:
 
 
 class Actor(core.Actor):
-  """Acts with a policy network that maps observations to a distribution over actions.
+  """Acts by a policy, recurrent or not, one observation at a time.
 
-  The draws depend on the seed and on how many actions were taken, on nothing else.
+  The draws depend on the seed and on how many actions were taken, on nothing else. A recurrent
+  policy's state is the initial one after `observe_first`, and is carried on by `select_action`.
   """
 
   def __init__(
     self,
-    policy_network: snt.Module,
+    policy: policies.ActingPolicy,
     adder: Optional[adders.Adder] = None,
     variable_client: Optional[variable_utils.VariableClient] = None,
     *,
-    deterministic: bool = False,
     seed: int = 0,
     extras: Optional[Extras] = None,
     policy_version: Callable[[], int] = lambda: 0,
@@ -59,20 +60,17 @@ class Actor(core.Actor):
     """Initialises the actor.
 
     Args:
-      policy_network: maps a batch of observations to a distribution with `sample` or, when
-        deterministic, `mean`.
+      policy: what acts; `temper.agents.policies.PolicyChoice.make` makes it of networks.
       adder: where experience goes; None keeps none.
       variable_client: fetches the policy's variables, when they are not shared with the learner.
-      deterministic: whether to take the distribution's mean instead of a sample.
-      seed: seed of the samples.
+      seed: seed of the draws.
       extras: what to store with each action.
       policy_version: returns the learner step whose policy acts; stored by the extra without
         `compute`.
     """
-    self._policy = policy_network
+    self._policy = policy
     self._adder = adder
     self._variable_client = variable_client
-    self._deterministic = deterministic
     self._seed = np.int32(seed % (2**31))
     self._num_actions = 0
     extras = extras or {}
@@ -81,53 +79,73 @@ class Actor(core.Actor):
     self._policy_version = policy_version
     self._extras: dict[str, np.ndarray] = {}
     self._act: Optional[Callable[..., list[tf.Tensor]]] = None
+    # The leaves of the recurrent state; None where an episode begins.
+    self._state: Optional[list[tf.Tensor]] = None
+    logging.info("An actor takes actions of the policy: %s.", policy.choice)
+
+  @property
+  def choice(self) -> policies.PolicyChoice:
+    """How the actor takes actions from its policy."""
+    return self._policy.choice
 
   @property
   def deterministic(self) -> bool:
     """Whether the actor takes the mean of its policy's distribution."""
-    return self._deterministic
+    return self.choice.kind is policies.PolicyKind.MEAN
 
   def select_action(self, observation: types.NestedArray) -> types.NestedArray:
     """Returns an action for one observation, both without a batch axis.
 
     Raises:
-      ValueError: if the action has NaN or infinity; tells where to look.
+      ValueError: if the action has NaN or infinity, or the critic's value of it; tells where to
+        look.
     """
     leaves = [np.asarray(leaf) for leaf in tree.flatten(observation)]
+    if self._state is None:
+      self._state = self._initial_state()
     if self._act is None:
       self._act = self._compile(observation, leaves)
     seed = np.array([self._seed, self._num_actions % (2**31)], np.int32)
     self._num_actions += 1
-    action, *extras = self._act(tf.constant(seed), *map(tf.constant, leaves))
-    action = np.asarray(action.numpy())
-    if not np.isfinite(action).all():
-      raise ValueError(
-        f"The policy's action {action} is not finite. Either the observation is not "
-        f"({observation}), or the policy's variables are not: learning has diverged."
+    try:
+      action, extras, self._state = self._act(
+        tf.constant(seed), *map(tf.constant, leaves), *self._state
       )
+    except tf.errors.InvalidArgumentError as error:
+      raise ValueError(f"The policy cannot choose an action. {_diverged(observation)}") from error
+    action = tree.map_structure(lambda x: np.asarray(x.numpy()), action)
+    if not all(np.isfinite(leaf).all() for leaf in tree.flatten(action)):
+      raise ValueError(f"The policy's action {action} is not finite. {_diverged(observation)}")
     self._extras = {name: value.numpy() for name, value in zip(self._compiled_extras, extras)}
     return action
 
+  def _initial_state(self) -> list[tf.Tensor]:
+    return [tf.convert_to_tensor(x) for x in tree.flatten(self._policy.initial_state(1))]
+
   def _compile(
     self, observation: types.NestedArray, leaves: Sequence[np.ndarray]
-  ) -> Callable[..., list[tf.Tensor]]:
-    def act(seed: tf.Tensor, *leaves: tf.Tensor) -> list[tf.Tensor]:
-      batched = tree.unflatten_as(observation, [leaf[None] for leaf in leaves])
-      distribution = self._policy(batched)
-      if self._deterministic:
-        action = distribution.mean()
-      else:
-        action = distributions.sample(distribution, (), seed)
-      extras = [compute(distribution, action) for compute in self._compiled_extras.values()]
-      return [x[0] for x in (action, *extras)]
+  ) -> Callable[..., Any]:
+    """Compiles all that an action takes: seed, observation and state in; action and state out."""
+    structure = self._policy.initial_state(1)
 
-    signature = [tf.TensorSpec(leaf.shape, leaf.dtype) for leaf in leaves]
-    return tf.function(act, autograph=False).get_concrete_function(
-      tf.TensorSpec([2], tf.int32), *signature
-    )
+    def act(seed: tf.Tensor, *tensors: tf.Tensor) -> tuple[Any, list[tf.Tensor], list[tf.Tensor]]:
+      batched = tree.unflatten_as(observation, [leaf[None] for leaf in tensors[: len(leaves)]])
+      state = tree.unflatten_as(structure, tensors[len(leaves) :])
+      acted = self._policy(batched, state, seed)
+      first = lambda x: x[0]
+      extras = [
+        first(compute(acted.distribution, acted.action))
+        for compute in self._compiled_extras.values()
+      ]
+      return tree.map_structure(first, acted.action), extras, tree.flatten(acted.next_state)
+
+    signature = [tf.TensorSpec([2], tf.int32)]
+    signature += [tf.TensorSpec(x.shape, x.dtype) for x in (*leaves, *(self._state or ()))]
+    return tf.function(act, autograph=False).get_concrete_function(*signature)
 
   def observe_first(self, timestep: dm_env.TimeStep) -> None:
-    """Stores the first observation of an episode."""
+    """Begins an episode: resets the recurrent state and stores the first observation."""
+    self._state = None
     if self._adder:
       self._adder.add_first(timestep)
 
@@ -145,10 +163,34 @@ class Actor(core.Actor):
     if self._variable_client:
       self._variable_client.update(wait)
 
-  def state(self) -> dict[str, int]:
-    """Returns what decides the next draws, to be saved."""
-    return {"num_actions": self._num_actions}
+  def state(self) -> dict[str, Any]:
+    """Returns what decides the next draws, as JSON can represent it.
 
-  def load_state(self, state: Mapping[str, int]) -> None:
-    """Takes up the draws where `state` left them."""
+    In the middle of an episode that is the recurrent state too.
+    """
+    state: dict[str, Any] = {"num_actions": self._num_actions}
+    if self._state:
+      state["recurrent_state"] = [leaf.numpy().tolist() for leaf in self._state]
+    return state
+
+  def load_state(self, state: Mapping[str, Any]) -> None:
+    """Takes up the draws where `state` left them.
+
+    Raises:
+      ValueError: if the recurrent state is not of this policy.
+    """
     self._num_actions = int(state["num_actions"])
+    self._state = None
+    if "recurrent_state" not in state:
+      return
+    initial, saved = self._initial_state(), state["recurrent_state"]
+    if len(saved) != len(initial):
+      raise ValueError(f"{len(saved)} recurrent states were saved; the policy has {len(initial)}.")
+    self._state = [tf.constant(x, leaf.dtype, leaf.shape) for x, leaf in zip(saved, initial)]
+
+
+def _diverged(observation: types.NestedArray) -> str:
+  return (
+    f"Either the observation is not finite ({observation}), or the variables of the policy or its "
+    "critic are not: learning has diverged."
+  )

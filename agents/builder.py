@@ -7,6 +7,7 @@ from typing import Any, Generic, Optional, TypeVar
 from acme import adders
 from acme import core
 from acme import specs
+from acme import types
 from acme.utils import counting
 from acme.utils import loggers
 import numpy as np
@@ -18,6 +19,7 @@ import tree
 from temper.agents import actor as actor_lib
 from temper.agents import learner as learner_lib
 from temper.agents import learner_data
+from temper.agents import policies
 from temper.utils import replay
 
 Config = TypeVar("Config")
@@ -81,7 +83,11 @@ class AgentBuilder(abc.ABC, Generic[Config, Networks]):
 
   @abc.abstractmethod
   def make_policy(self, networks: Networks) -> snt.Module:
-    """Returns the module that an actor evaluates."""
+    """Returns the module whose actions an actor takes."""
+
+  @abc.abstractmethod
+  def make_critic(self, networks: Networks) -> snt.Module:
+    """Returns the module by which an actor may value actions."""
 
   @abc.abstractmethod
   def make_actor(
@@ -90,9 +96,27 @@ class AgentBuilder(abc.ABC, Generic[Config, Networks]):
     adder: Optional[adders.Adder] = None,
     variable_source: Optional[core.VariableSource] = None,
     deterministic_policy: bool = False,
+    *,
+    choice: Optional[policies.PolicyChoice] = None,
+    critic_network: Optional[snt.Module] = None,
+    action_spec: Optional[types.NestedSpec] = None,
     **kwargs: Any,
   ) -> core.Actor:
-    """Makes an actor; without a source of variables it shares them with the learner."""
+    """Makes an actor.
+
+    Args:
+      policy_network: what `make_policy` returned.
+      adder: where experience goes; None keeps none.
+      variable_source: where variables are fetched from; without one, the learner shares them.
+      deterministic_policy: whether to take the policy's mean; that, or `choice`.
+      choice: how to take actions; None: as the flag says.
+      critic_network: what `make_critic` returned; the Boltzmann policy alone needs it.
+      action_spec: of one action; bounds what the Boltzmann policy's critic sees.
+      **kwargs: see `temper.agents.actor.Actor`.
+
+    Raises:
+      ValueError: if both the flag and `choice` are given, or the critic is needed and missing.
+    """
 
   @abc.abstractmethod
   def make_learner(

@@ -2,6 +2,7 @@
 
 import abc
 from collections.abc import Mapping, Sequence
+import enum
 import time
 from typing import Any, Callable, Optional
 
@@ -24,6 +25,22 @@ from temper.utils import variables as variable_utils
 Metrics = dict[str, tf.Tensor]
 
 _SECONDS_BETWEEN_CHECKPOINTS = 600.0
+
+
+class TargetUpdate(enum.Enum):
+  """When, in a step that copies the online to the target networks, the copy is made.
+
+  A step copies when the number of steps done before it is a multiple of the period, so that the
+  very first one does.
+
+  BEFORE_GRADIENTS: before the losses are computed, which then see equal online and target networks.
+    It does not wait for the step's batch: one that never comes may leave the targets copied, as a
+    repeated step would.
+  AFTER_GRADIENTS: after the optimizers have moved the online networks.
+  """
+
+  BEFORE_GRADIENTS = "before_gradients"
+  AFTER_GRADIENTS = "after_gradients"
 
 
 class NonFiniteError(RuntimeError):
@@ -55,6 +72,7 @@ class Learner(acme.Learner, abc.ABC):
     target_networks: Mapping[str, snt.Module],
     optimizers: Mapping[str, snt.Optimizer],
     target_update_period: int,
+    target_update: TargetUpdate = TargetUpdate.BEFORE_GRADIENTS,
     max_gradient_norm: Optional[float] = None,
     strategy: Optional[tf.distribute.Strategy] = None,
     counter: Optional[counting.Counter] = None,
@@ -72,6 +90,7 @@ class Learner(acme.Learner, abc.ABC):
       target_networks: target networks; each name is one of `networks`.
       optimizers: one for each online network that is trained, by its name.
       target_update_period: learner steps between copies of the online to the target networks.
+      target_update: when in a step they are copied.
       max_gradient_norm: clips each network's gradient to this global norm; None leaves it.
       strategy: distribution strategy; None means the current one.
       counter: counts learner steps and wall time, seconds.
@@ -95,6 +114,7 @@ class Learner(acme.Learner, abc.ABC):
     ]
     variable_utils.check_pairs(self._online_variables, self._target_variables)
     self._target_update_period = target_update_period
+    self._target_update = checks.member("target_update", target_update, TargetUpdate)
     self._max_gradient_norm = max_gradient_norm
     self._seed = int(seed) % (2**31)
     with self._strategy.scope():
@@ -109,6 +129,8 @@ class Learner(acme.Learner, abc.ABC):
       self._fetch_and_update if fetch_in_graph else self._update_all, autograph=False
     )
     self._fetch_in_graph = fetch_in_graph
+    # Apart from the step: a copy is rare, and its mere presence in the graph costs every step time.
+    self._copy_to_targets = tf.function(self._copy_on_all_replicas, autograph=False)
     # TensorFlow has no public way to interrupt an iterator that waits, and Reverb's waits for ever
     # for a lost server.
     self._cancellation = cancellation.CancellationManager()
@@ -128,8 +150,8 @@ class Learner(acme.Learner, abc.ABC):
   def _update(self, sample: reverb.ReplaySample, seed: tf.Tensor) -> Metrics:
     """Updates the networks from one replica's batch.
 
-    Runs in the context of a replica, inside a `tf.function`. It calls `_update_targets` and
-    `_apply_gradients` where its algorithm says so.
+    Runs in the context of a replica, inside a `tf.function`. It calls `_apply_gradients` for each
+    network that it trains; the target networks are not its to copy.
 
     Args:
       sample: batch-major sample, the replica's share of the batch.
@@ -138,22 +160,6 @@ class Learner(acme.Learner, abc.ABC):
     Returns:
       Scalars by name; those whose name ends in `loss` must be finite.
     """
-
-  def _update_targets(self, sample: reverb.ReplaySample) -> None:
-    """Copies online to target networks when the number of steps done is a multiple of the period.
-
-    Args:
-      sample: the batch; without one, nothing is to be copied.
-    """
-    if not self._target_variables:
-      return
-    # Written as a function because tf.cond builds both branches; only one of them runs.
-    with tf.control_dependencies(tree.flatten(sample)):
-      tf.cond(
-        tf.math.floormod(self._num_steps.read_value(), self._target_update_period) == 0,
-        lambda: _copy_and_return(self._online_variables, self._target_variables),
-        lambda: tf.constant(False),
-      )
 
   def _apply_gradients(self, name: str, gradients: Sequence[Optional[tf.Tensor]]) -> tf.Tensor:
     """Averages gradients over the replicas, clips them, and applies the network's optimizer.
@@ -212,6 +218,9 @@ class Learner(acme.Learner, abc.ABC):
   def _fetch_and_update(self) -> tuple[tf.Tensor, Any]:
     return self._update_all(next(self._iterator))
 
+  def _copy_on_all_replicas(self) -> None:
+    self._strategy.run(variable_utils.copy, args=(self._online_variables, self._target_variables))
+
   def step(self) -> None:
     """Does one learner step.
 
@@ -220,24 +229,16 @@ class Learner(acme.Learner, abc.ABC):
         included.
       DataExhaustedError: if there is no further batch.
     """
-    try:
-      if self._fetch_in_graph:
-        if self._cancellable_step is None:
-          concrete = self._step_function.get_concrete_function()
-          self._cancellable_step = self._cancellation.get_cancelable_function(concrete)
-        values, sample = self._cancellable_step()
-      else:
-        values, sample = self._step_function(
-          tree.map_structure(tf.convert_to_tensor, next(self._iterator))
-        )
-    except (StopIteration, tf.errors.OutOfRangeError, tf.errors.CancelledError) as error:
-      raise DataExhaustedError(
-        f"There is no batch for learner step {self.num_steps + 1}: the dataset has ended, or "
-        "replay could not be sampled from within its timeout (is its server alive, and does "
-        "anything still add to it?)."
-      ) from error
+    # Read anew each time, since a checkpoint may have been restored from outside. It costs
+    # microseconds.
+    copies = self._target_variables and self.num_steps % self._target_update_period == 0
+    if copies and self._target_update is TargetUpdate.BEFORE_GRADIENTS:
+      self._copy_to_targets()
+    values, sample = self._next_update()
     metrics = dict(zip(self._metric_names, values.numpy().tolist()))
     self._check_finite(metrics, sample)
+    if copies and self._target_update is TargetUpdate.AFTER_GRADIENTS:
+      self._copy_to_targets()
     timestamp = time.monotonic()
     # The first step traces the graph and waits for replay: it says nothing of the rate.
     elapsed = timestamp - self._timestamp if self._timestamp else 0.0
@@ -249,6 +250,22 @@ class Learner(acme.Learner, abc.ABC):
       self._checkpointer is not None and timestamp - self._last_save > _SECONDS_BETWEEN_CHECKPOINTS
     ):
       self.save_checkpoint()
+
+  def _next_update(self) -> tuple[tf.Tensor, Any]:
+    """Fetches a batch and learns from it; returns the metrics' values, and the batch."""
+    try:
+      if self._fetch_in_graph:
+        if self._cancellable_step is None:
+          concrete = self._step_function.get_concrete_function()
+          self._cancellable_step = self._cancellation.get_cancelable_function(concrete)
+        return self._cancellable_step()
+      return self._step_function(tree.map_structure(tf.convert_to_tensor, next(self._iterator)))
+    except (StopIteration, tf.errors.OutOfRangeError, tf.errors.CancelledError) as error:
+      raise DataExhaustedError(
+        f"There is no batch for learner step {self.num_steps + 1}: the dataset has ended, or "
+        "replay could not be sampled from within its timeout (is its server alive, and does "
+        "anything still add to it?)."
+      ) from error
 
   def cancel(self) -> None:
     """Makes a step that waits for its batch, and all later ones, raise DataExhaustedError.
@@ -281,7 +298,7 @@ class Learner(acme.Learner, abc.ABC):
   @property
   def num_steps(self) -> int:
     """Learner steps done, those before a restored checkpoint included."""
-    return int(self._num_steps.read_value().numpy())
+    return int(self._num_steps.value().numpy())
 
   @property
   def metrics(self) -> dict[str, float]:
@@ -334,8 +351,3 @@ class Learner(acme.Learner, abc.ABC):
     if path is not None:
       state = self._checkpointer.restore(path, self.checkpointables())
       self._counter.restore(state["counter"])
-
-
-def _copy_and_return(sources: Sequence[tf.Variable], targets: Sequence[tf.Variable]) -> tf.Tensor:
-  variable_utils.copy(sources, targets)
-  return tf.constant(True)

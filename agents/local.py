@@ -6,6 +6,7 @@ import time
 from typing import Any, Optional
 
 from absl import logging
+from acme import adders
 from acme import core
 from acme import specs
 from acme import types
@@ -18,6 +19,7 @@ import tensorflow as tf
 
 from temper.agents import builder as builder_lib
 from temper.agents import learner as learner_lib
+from temper.agents import policies
 from temper.utils import checkpointing
 from temper.utils import replay
 from temper.utils import replay_server
@@ -45,6 +47,7 @@ class LocalAgent(core.Actor, core.VariableSource):
     logger: Optional[loggers.Logger] = None,
     strategy: Optional[tf.distribute.Strategy] = None,
     seed: int = 0,
+    behaviour_policy: policies.PolicyChoice = policies.RAW,
     replay_checkpoint: Optional[str] = None,
     replay_scratch: Optional[str] = None,
     **learner_options: Any,
@@ -59,6 +62,7 @@ class LocalAgent(core.Actor, core.VariableSource):
       logger: gets the learner's metrics.
       strategy: distribution strategy of the learner.
       seed: seed of initial weights, actions and the learner's draws.
+      behaviour_policy: how the agent itself takes actions; RAW or BOLTZMANN.
       replay_checkpoint: checkpoint folder into which `save_replay` wrote, to start with that
         experience.
       replay_scratch: folder that replay writes into while it is saved, emptied now and removed by
@@ -66,12 +70,19 @@ class LocalAgent(core.Actor, core.VariableSource):
       **learner_options: passed on to the builder's `make_learner`.
 
     Raises:
-      ValueError: if the environment's specs are not canonical, or the strategy cannot share a batch
-        equally.
+      ValueError: if the environment's specs are not canonical, the strategy cannot share a batch
+        equally, or the behaviour policy does not explore.
       CheckpointError: if the replay in `replay_checkpoint` is damaged; names the folder.
     """
     builder_lib.check_environment_spec(environment_spec)
+    if behaviour_policy.kind is policies.PolicyKind.MEAN:
+      raise ValueError(
+        "behaviour_policy is mean; it would not explore, and its actions have no density. Take raw "
+        "or boltzmann."
+      )
     self._builder = builder
+    self._action_spec = environment_spec.actions
+    self._behaviour_policy = behaviour_policy
     self._schedule = builder.make_update_schedule()
     init_seed, actor_seed, learner_seed = (
       int(s) for s in np.random.SeedSequence(seed).generate_state(3)
@@ -110,17 +121,37 @@ class LocalAgent(core.Actor, core.VariableSource):
     **learner_options: Any,
   ) -> None:
     """Makes what writes to replay and what reads from it."""
-    builder, networks = self._builder, self._networks
+    builder = self._builder
     self._adder = builder.make_adder(self._replay.client)
-    self._actor = builder.make_actor(
-      builder.make_policy(networks),
+    self._actor = self._make_actor(
+      self._behaviour_policy,
       self._adder,
       seed=actor_seed,
       policy_version=lambda: self._num_updates,
     )
     dataset = builder.make_dataset(self._replay.client, in_process=True)
-    self._learner = builder.make_learner(networks, dataset, counter, logger, **learner_options)
+    self._learner = builder.make_learner(
+      self._networks, dataset, counter, logger, **learner_options
+    )
     self._watch = replay_watch.ServerWatch(self._replay.client, on_lost=self._learner.cancel)
+
+  def _make_actor(
+    self, choice: policies.PolicyChoice, adder: Optional[adders.Adder] = None, **options: Any
+  ) -> core.Actor:
+    builder, networks = self._builder, self._networks
+    return builder.make_actor(
+      builder.make_policy(networks),
+      adder,
+      choice=choice,
+      critic_network=builder.make_critic(networks),
+      action_spec=self._action_spec,
+      **options,
+    )
+
+  @property
+  def behaviour_policy(self) -> policies.PolicyChoice:
+    """How the agent itself takes actions."""
+    return self._behaviour_policy
 
   @property
   def builder(self) -> builder_lib.AgentBuilder:
@@ -210,10 +241,9 @@ class LocalAgent(core.Actor, core.VariableSource):
     """Returns the learner's variables by network name."""
     return self._learner.get_variables(names)
 
-  def make_evaluation_actor(self, deterministic: bool, seed: int) -> core.Actor:
+  def make_evaluation_actor(self, choice: policies.PolicyChoice, seed: int) -> core.Actor:
     """Makes an actor with the networks as they are at each moment, which stores nothing."""
-    policy = self._builder.make_policy(self._networks)
-    return self._builder.make_actor(policy, deterministic_policy=deterministic, seed=seed)
+    return self._make_actor(choice, seed=seed)
 
   def metrics(self) -> dict[str, float]:
     """Returns the newest learner step's metrics and the steps a second; empty before the first."""

@@ -35,6 +35,7 @@ class AgentEntry:
 
 AGENTS = {
   "svg0": AgentEntry("temper.agents.svg0_prior", "SVG0Config", "SVG0Builder", "SVG0"),
+  "crr": AgentEntry("temper.agents.crr", "CRRConfig", "CRRBuilder", "CRR"),
 }
 
 

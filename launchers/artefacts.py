@@ -1,21 +1,73 @@
 """What a run leaves behind at its end: policy, picture, film and table."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 import os
-from typing import Any
+from typing import Any, Callable, Optional
 
 from acme import core
+from acme import specs
 import dm_env
 import numpy as np
+import sonnet as snt
+import tensorflow as tf
+import tree
 
+from temper.agents.boltzmann import networks as boltzmann_networks
 from temper.launchers.run_directory import RunDirectory
 from temper.utils import evaluation
+from temper.utils import exporting
 from temper.utils import recording
 
 _RULE = "─"
 
 # Ten seconds. Longer episodes are shown in fewer, evenly spaced steps, since drawing is slow.
 _MOST_FRAMES = 250
+
+
+class _WithoutState(snt.Module):
+  """A recurrent network whose state has no tensors, called as the feed-forward one that it is."""
+
+  def __init__(self, network: snt.Module):
+    super().__init__(name="policy")
+    self._network = network
+
+  def __call__(self, observation: Any) -> Any:
+    batch_size = tf.shape(tree.flatten(observation)[0])[0]
+    state = boltzmann_networks.initial_state(self._network, batch_size)
+    return boltzmann_networks.step(self._network, (observation,), state)[0]
+
+
+def export_policy(
+  network: snt.Module,
+  environment_spec: specs.EnvironmentSpec,
+  directory: str,
+  *,
+  to_environment: Callable[[tf.Tensor], tf.Tensor],
+  metadata: Mapping[str, Any],
+) -> Optional[str]:
+  """Exports a policy, see `temper.utils.exporting`, if it is one that can be.
+
+  Args:
+    network: maps observations, and a state if it has `initial_state`, to a distribution.
+    environment_spec: see `exporting.export_policy`, as the arguments that follow.
+    directory: the folder to write.
+    to_environment: maps canonical actions to the environment's own.
+    metadata: JSON-able facts to keep beside the policy.
+
+  Returns:
+    None, or a line that says why nothing was exported.
+  """
+  if tree.flatten(boltzmann_networks.initial_state(network, 1)):
+    return (
+      "The policy is recurrent, so that it is not exported as a SavedModel: only feed-forward ones "
+      "can be. The checkpoint holds it."
+    )
+  if boltzmann_networks.is_recurrent(network):
+    network = _WithoutState(network)
+  exporting.export_policy(
+    network, environment_spec, directory, to_environment=to_environment, metadata=metadata
+  )
+  return None
 
 
 def film(
@@ -51,6 +103,7 @@ def existing(directory: RunDirectory, checkpoint: str) -> dict[str, str]:
   """Returns the artefacts that a run has, by what they are, in the order of the table."""
   paths = {
     "checkpoint": checkpoint,
+    "best checkpoints": directory.best,
     "policy": directory.policy,
     "config": directory.config,
     "logs": directory.logs,
@@ -68,19 +121,7 @@ def table(summary: Mapping[str, Any]) -> str:
   Args:
     summary: what result.json holds, see `temper.launchers.experiment`.
   """
-  head = ("policy", "mean return", "95 % interval", "worst", "best", "episodes")
-  rows = [head]
-  for mode, result in summary["evaluations"].items():
-    rows.append(
-      (
-        mode,
-        f"{result['mean']:.1f}",
-        f"[{result['low']:.1f}, {result['high']:.1f}]",
-        f"{min(result['returns']):.1f}",
-        f"{max(result['returns']):.1f}",
-        str(result["episodes"]),
-      )
-    )
+  rows = [(mode, result) for mode, result in summary["evaluations"].items()]
   facts = [
     ("environment steps", f"{summary['environment_steps']:,} in {summary['episodes']:,} episodes"),
     ("learner steps", f"{summary['learner_steps']:,}"),
@@ -89,9 +130,63 @@ def table(summary: Mapping[str, Any]) -> str:
     ("learning", f"{summary['learning_steps_per_second']:,.0f} learner steps/s"),
     *summary["artefacts"].items(),
   ]
+  return render(summary["title"], rows, facts)
+
+
+def offline_table(summary: Mapping[str, Any]) -> str:
+  """Returns the closing table of an offline run.
+
+  Args:
+    summary: what result.json holds, see `temper.launchers.offline_experiment`.
+  """
+  data = summary["data"]
+  of_data = {
+    "mean": data["mean_return"],
+    "low": data["mean_return_low"],
+    "high": data["mean_return_high"],
+    "returns": data["return_quartiles"],
+    "episodes": data["episodes"],
+  }
+  rows = [("the data", of_data)]
+  rows += [(f"{mode}, final", result) for mode, result in summary["evaluations"].items()]
+  rows += [
+    (f"{mode}, best (step {result['step']:,})", result) for mode, result in summary["best"].items()
+  ]
+  facts = [
+    ("learner steps", f"{summary['learner_steps']:,}"),
+    ("wall time", duration(summary["wall_seconds"])),
+    ("learning", f"{summary['learning_steps_per_second']:,.0f} learner steps/s"),
+    *summary["artefacts"].items(),
+  ]
+  return render(summary["title"], rows, facts)
+
+
+def render(
+  title: str,
+  evaluations: Sequence[tuple[str, Mapping[str, Any]]],
+  facts: Sequence[tuple[str, str]],
+) -> str:
+  """Returns a table: a title, a row for each set of episodes, and facts.
+
+  Args:
+    title: the first line.
+    evaluations: names, with `mean`, `low`, `high`, `returns` and `episodes` each.
+    facts: names and values.
+  """
+  rows = [("policy", "mean return", "95 % interval", "worst", "best", "episodes")]
+  for name, result in evaluations:
+    rows.append(
+      (
+        name,
+        f"{result['mean']:.1f}",
+        f"[{result['low']:.1f}, {result['high']:.1f}]",
+        f"{min(result['returns']):.1f}",
+        f"{max(result['returns']):.1f}",
+        str(result["episodes"]),
+      )
+    )
   width = max(len(name) for name, _ in facts)
   lines = [f"{name:<{width}}  {value}" for name, value in facts]
-  title = summary["title"]
   body = [*_columns(rows), "", *lines]
   rule = _RULE * max(len(line) for line in [title, *body])
   return "\n".join([rule, title, rule, *body, rule])

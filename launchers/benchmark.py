@@ -5,13 +5,12 @@ python -m temper.launchers.benchmark --cases=learner_small,actor --rounds=20
 """
 
 from collections.abc import Sequence
-import dataclasses
 import os
 import statistics
 import subprocess
 import sys
 import time
-from typing import Callable, Optional
+from typing import Callable
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
@@ -19,7 +18,11 @@ from absl import app
 from absl import flags
 import tensorflow as tf
 
-from temper.launchers import benchmark_svg0 as svg0
+from temper.launchers import benchmark_crr
+from temper.launchers import benchmark_svg0
+from temper.launchers.benchmark_case import OURS
+from temper.launchers.benchmark_case import THEIRS
+from temper.launchers.benchmark_case import Case
 
 _CASES = flags.DEFINE_list("cases", ["all"], "Cases to run, or `all`; an unknown name lists them.")
 _ROUNDS = flags.DEFINE_integer(
@@ -36,69 +39,7 @@ _FIRST_STEP_OF = flags.DEFINE_string(
 )
 _ROW_OF = flags.DEFINE_string("row_of", None, "Internal: the case that this process runs.")
 
-_SMALL = svg0.LearnerSize(batch_size=32, policy_layer_sizes=(64, 64), critic_layer_sizes=(64, 64))
-_PRIOR = svg0.LearnerSize(prior_layer_sizes=(200, 100))
-# As many rows as 256 sequences of 10: what differs is the length of the sequence, not the
-# arithmetic.
-_LONG = dataclasses.replace(_PRIOR, batch_size=32, sequence_length=80)
-
-_Maker = Callable[[str, svg0.LearnerSize], Callable[[], object]]
-
-
-@dataclasses.dataclass(frozen=True)
-class Case:
-  """One row of the benchmark.
-
-  Attributes:
-    text: what is timed.
-    size: sizes of networks and batch.
-    target: ratio to be reached, dm-acme's time over ours.
-    calls: calls timed in one round.
-    make: makes one side's function; None times first steps, each in a process of its own.
-    threads: of one operation: what suits both sides best on two cores; 0 is TensorFlow's choice.
-    beside: for first steps, what ours is timed beside: dm-acme at the same size, or our own first
-      step of another case.
-  """
-
-  text: str
-  size: svg0.LearnerSize
-  target: float
-  calls: int = 1
-  make: Optional[_Maker] = None
-  threads: int = 0
-  beside: Optional[str] = None
-
-
-CASES: dict[str, Case] = {
-  "learner_default": Case(
-    "learner step, default networks, batch 256, 10+1, no prior",
-    svg0.LearnerSize(),
-    1.5,
-    1,
-    svg0.make_learner_step,
-  ),
-  "learner_prior": Case("the same with a prior", _PRIOR, 1.0, 1, svg0.make_learner_step),
-  "learner_small": Case(
-    "learner step, 64-64 networks, batch 32", _SMALL, 2.5, 20, svg0.make_learner_step, threads=1
-  ),
-  "actor": Case(
-    "one action with log density, batch 1",
-    svg0.LearnerSize(),
-    25.0,
-    100,
-    svg0.make_actor_step,
-    threads=1,
-  ),
-  "first_step": Case(
-    "first learner step, tracing included, with prior, batch 256, 10+1", _PRIOR, 8.0
-  ),
-  "first_step_long": Case(
-    "first learner step with prior, batch 32, 80+1, beside our own of first_step",
-    _LONG,
-    1 / 1.5,
-    beside="first_step",
-  ),
-}
+CASES: dict[str, Case] = {**benchmark_svg0.CASES, **benchmark_crr.CASES}
 
 
 def _time_calls(function: Callable[[], object], calls: int) -> float:
@@ -108,9 +49,9 @@ def _time_calls(function: Callable[[], object], calls: int) -> float:
   return (time.perf_counter() - start) / calls
 
 
-def _time_in_turn(case: Case, make: _Maker, rounds: int) -> dict[str, list[float]]:
+def _time_in_turn(case: Case, rounds: int) -> dict[str, list[float]]:
   """Times both sides alternately in this process; seconds a call."""
-  functions = {side: make(side, case.size) for side in (svg0.OURS, svg0.THEIRS)}
+  functions = {side: case.make(side) for side in (OURS, THEIRS)}
   for function in functions.values():
     _time_calls(function, 2)  # Traces, and fills caches.
   seconds: dict[str, list[float]] = {side: [] for side in functions}
@@ -123,8 +64,8 @@ def _time_in_turn(case: Case, make: _Maker, rounds: int) -> dict[str, list[float
 def _time_first_steps(name: str, rounds: int) -> dict[str, list[float]]:
   """Times first steps alternately, each in a fresh process: its first graph is traced slower."""
   beside = CASES[name].beside
-  sides = {svg0.OURS: (svg0.OURS, name)}
-  sides[svg0.THEIRS] = (svg0.OURS, beside) if beside else (svg0.THEIRS, name)
+  sides = {OURS: (OURS, name)}
+  sides[THEIRS] = (OURS, beside) if beside else (THEIRS, name)
   seconds: dict[str, list[float]] = {label: [] for label in sides}
   for _ in range(rounds):
     for label, (side, case_name) in sides.items():
@@ -148,10 +89,10 @@ def _run_case(name: str, rounds: int) -> str:
   case = CASES[name]
   # A first step of dm-acme takes most of a minute: three rounds tell enough.
   seconds = (
-    _time_in_turn(case, case.make, rounds) if case.make else _time_first_steps(name, min(rounds, 3))
+    _time_first_steps(name, min(rounds, 3)) if case.first_step else _time_in_turn(case, rounds)
   )
-  ratios = [theirs / ours for ours, theirs in zip(seconds[svg0.OURS], seconds[svg0.THEIRS])]
-  ours, theirs = (1e3 * statistics.median(seconds[side]) for side in (svg0.OURS, svg0.THEIRS))
+  ratios = [theirs / ours for ours, theirs in zip(seconds[OURS], seconds[THEIRS])]
+  ours, theirs = (1e3 * statistics.median(seconds[side]) for side in (OURS, THEIRS))
   ratio = statistics.median(ratios)
   verdict = "met" if ratio >= case.target else "MISSED"
   return (
@@ -167,7 +108,7 @@ def _main(argv: Sequence[str]) -> int:
     tf.config.threading.set_intra_op_parallelism_threads(_INTRA_OP_THREADS.value)
   if _FIRST_STEP_OF.value:
     side, name = _FIRST_STEP_OF.value.split(",")
-    print(_time_calls(svg0.make_learner_step(side, CASES[name].size), 1))
+    print(_time_calls(CASES[name].make(side), 1))
     return 0
   if _ROW_OF.value:
     print(_run_case(_ROW_OF.value, _ROUNDS.value))
@@ -177,10 +118,7 @@ def _main(argv: Sequence[str]) -> int:
   if unknown:
     print(f"There is no case {', '.join(unknown)}; there are {', '.join(CASES)}.", file=sys.stderr)
     return 2
-  print(
-    f"{'case':16} {svg0.OURS:>10}    {svg0.THEIRS:>10}      ratio (theirs / ours) [min, max]   "
-    "target"
-  )
+  print(f"{'case':16} {OURS:>10}    {THEIRS:>10}      ratio (theirs / ours) [min, max]   target")
   for name in names:
     # Threads are set once in a process, so each case has one of its own.
     print(_in_own_process(f"--row_of={name}", CASES[name]), end="", flush=True)

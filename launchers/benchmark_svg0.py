@@ -16,9 +16,10 @@ import tensorflow as tf
 import tree
 
 from temper.agents import svg0_prior
+from temper.launchers.benchmark_case import OURS
+from temper.launchers.benchmark_case import THEIRS
+from temper.launchers.benchmark_case import Case
 
-OURS = "temper"
-THEIRS = "dm-acme"
 _MODULES = {OURS: svg0_prior, THEIRS: acme_svg0}
 
 
@@ -121,3 +122,46 @@ def _dataset(size: LearnerSize) -> tf.data.Dataset:
     lambda _: np.zeros(size.batch_size, np.float32), reverb.SampleInfo.zeros()
   )
   return tf.data.Dataset.from_tensors(reverb.ReplaySample(info=info, data=data)).repeat()
+
+
+_SMALL = LearnerSize(batch_size=32, policy_layer_sizes=(64, 64), critic_layer_sizes=(64, 64))
+_PRIOR = LearnerSize(prior_layer_sizes=(200, 100))
+# As many rows as 256 sequences of 10: what differs is the length of the sequence, not the
+# arithmetic.
+_LONG = dataclasses.replace(_PRIOR, batch_size=32, sequence_length=80)
+
+CASES = {
+  "learner_default": Case(
+    "learner step, default networks, batch 256, 10+1, no prior",
+    1.5,
+    lambda side: make_learner_step(side, LearnerSize()),
+  ),
+  "learner_prior": Case("the same with a prior", 1.0, lambda side: make_learner_step(side, _PRIOR)),
+  "learner_small": Case(
+    "learner step, 64-64 networks, batch 32",
+    2.5,
+    lambda side: make_learner_step(side, _SMALL),
+    calls=20,
+    threads=1,
+  ),
+  "actor": Case(
+    "one action with log density, batch 1",
+    25.0,
+    lambda side: make_actor_step(side, LearnerSize()),
+    calls=100,
+    threads=1,
+  ),
+  "first_step": Case(
+    "first learner step, tracing included, with prior, batch 256, 10+1",
+    8.0,
+    lambda side: make_learner_step(side, _PRIOR),
+    first_step=True,
+  ),
+  "first_step_long": Case(
+    "first learner step with prior, batch 32, 80+1, beside our own of first_step",
+    1 / 1.5,
+    lambda side: make_learner_step(side, _LONG),
+    first_step=True,
+    beside="first_step",
+  ),
+}

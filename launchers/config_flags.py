@@ -82,6 +82,11 @@ def read(config: Any, flag_values: flags.FlagValues) -> Any:
     raise ConfigError(f"The agent's config is refused: {error}") from error
 
 
+def given(flag_values: flags.FlagValues) -> frozenset[str]:
+  """Returns the names of the fields that the parsed command line sets."""
+  return frozenset(config_flags.get_override_values(flag_values["config"]))
+
+
 def field_types(config: Any) -> dict[str, Any]:
   """Returns the type of each field that a flag can set: numbers, texts, enumerations, tuples."""
   hints = typing.get_type_hints(type(config))

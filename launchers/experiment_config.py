@@ -6,6 +6,7 @@ from typing import Any, Callable, Optional, Union
 
 from acme import specs
 
+from temper.agents import policies
 from temper.launchers import training
 from temper.launchers.run_directory import plain
 from temper.utils import startup
@@ -28,7 +29,10 @@ class ExperimentConfig:
       environment's name.
     title: the agent's name in the picture and the table; None takes `agent_name`.
     notes: further JSON-able facts for config.json.
-    eval_episodes: episodes of each of the two evaluations at the end.
+    behaviour_policy: how the agent acts while it trains, RAW or BOLTZMANN.
+    eval_policy: how it acts in evaluations while training. At the end MEAN and RAW are evaluated,
+      and this one if it is neither.
+    eval_episodes: episodes of each of the evaluations at the end.
     eval_every: steps between evaluations while training.
     eval_episodes_training: episodes of one of those.
     log_every: steps between rows of the learner's and the speed log.
@@ -48,6 +52,8 @@ class ExperimentConfig:
   environment_name: Optional[str] = None
   title: Optional[str] = None
   notes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  behaviour_policy: policies.PolicyChoice = policies.RAW
+  eval_policy: policies.PolicyChoice = policies.MEAN
   eval_episodes: int = 20
   eval_every: int = 2_000
   eval_episodes_training: int = 5
@@ -88,7 +94,7 @@ class ExperimentConfig:
       "run": {
         field.name: getattr(self, field.name)
         for field in dataclasses.fields(self)
-        if field.type in (int, bool) and field.name != "seed"
+        if field.type in (int, bool, policies.PolicyChoice) and field.name != "seed"
       },
       "versions": {"temper-rl": startup.version(), **startup.stack_versions()},
       **self.notes,

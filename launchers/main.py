@@ -11,6 +11,10 @@ from temper.utils import startup
 # Each module exposes `run(argv) -> int`, where argv[0] is the program's name as the user typed it.
 COMMANDS = {
   "train": ("temper.launchers.train", "train an agent on an environment, or resume a run"),
+  "train-offline": (
+    "temper.launchers.train_offline",
+    "train an agent from a dataset on disk, or resume a run",
+  ),
   "benchmark": ("temper.launchers.benchmark", "time the agents beside dm-acme's"),
 }
 
@@ -20,7 +24,7 @@ _USAGE_ERROR = 2  # What absl and argparse exit with on a bad command line.
 
 def usage() -> str:
   """Returns the help text: how to call the command, and every program with its purpose."""
-  rows = "\n".join(f"  {name:<12}{purpose}" for name, (_, purpose) in COMMANDS.items())
+  rows = "\n".join(f"  {name:<15}{purpose}" for name, (_, purpose) in COMMANDS.items())
   return (
     "usage: temper COMMAND [FLAGS]\n"
     "       temper COMMAND --help    the flags of a command\n"

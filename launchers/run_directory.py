@@ -10,7 +10,8 @@ import os
 from typing import Any
 
 # What makes two runs the same run. Everything else in config.json may change on a resume.
-IDENTITY = ("agent", "environment", "environment_options", "seed", "config")
+# The dataset is None for a run that acts.
+IDENTITY = ("agent", "environment", "environment_options", "seed", "dataset", "config")
 
 
 _REPLAY_SCRATCH = ".replay_scratch"
@@ -39,6 +40,11 @@ class RunDirectory:
   def checkpoints(self) -> str:
     """The folder of the checkpoints that a resume starts from."""
     return os.path.join(self.path, "checkpoints")
+
+  @property
+  def best(self) -> str:
+    """The folder of the best checkpoints, one folder inside it for each way to act."""
+    return os.path.join(self.path, "best")
 
   @property
   def logs(self) -> str:
@@ -130,7 +136,7 @@ class RunDirectory:
       raise DirectoryError(f"{self.path} cannot be read: {error}.") from error
 
   def _check_kinds(self) -> None:
-    folders = (self.checkpoints, self.logs, self.policy)
+    folders = (self.checkpoints, self.best, self.logs, self.policy)
     files = (self.config, self.learning_curve, self.episode, self.result)
     for path in (*folders, *files):
       if os.path.lexists(path) and os.path.isdir(path) != (path in folders):

@@ -40,7 +40,7 @@ class RunState:
 
 @dataclasses.dataclass(frozen=True)
 class Schedule:
-  """When the loop does what, in environment steps; 0 means never.
+  """When the loop does what, in steps of the run; 0 means never.
 
   Attributes:
     total: where training ends.
@@ -61,6 +61,18 @@ class Schedule:
       value = getattr(self, name)
       if value < 0:
         raise ValueError(f"{name} is {value}; it must be a number of steps, or 0 for never.")
+
+
+class WallClock:
+  """Counts the time that a run takes."""
+
+  def __init__(self) -> None:
+    self._mark = time.monotonic()
+
+  def seconds(self) -> float:
+    """Returns the seconds since the last call, or since this was made."""
+    before, self._mark = self._mark, time.monotonic()
+    return self._mark - before
 
 
 class _EndOfTraining(Exception):
@@ -114,7 +126,8 @@ class Trainer(core.Actor):
     )
     self._episode_over = True
     self._last_return: Optional[float] = None
-    self._wall_mark = self._step_mark = time.monotonic()
+    self._clock = WallClock()
+    self._step_mark = time.monotonic()
     self._window = self._new_window()
 
   def run(self) -> None:
@@ -125,11 +138,11 @@ class Trainer(core.Actor):
       Exception: whatever agent and environment raise.
     """
     try:
-      self._do_what_is_due()
+      self._do_what_isdue()
       while self._state.steps < self._schedule.total:
         result = self._loop.run_episode()
         self._write_episode(result)
-        self._do_what_is_due()
+        self._do_what_isdue()
     except _EndOfTraining:
       pass
     finally:
@@ -164,24 +177,24 @@ class Trainer(core.Actor):
     self._progress.advance(self._state.steps)
     if not self._episode_over:
       # After the last step of an episode this waits for the loop to report the episode.
-      self._do_what_is_due()
+      self._do_what_isdue()
       if self._state.steps >= self._schedule.total:
         raise _EndOfTraining()
     self._step_mark = time.monotonic()
 
   # What happens between steps.
 
-  def _do_what_is_due(self) -> None:
+  def _do_what_isdue(self) -> None:
     steps = self._state.steps
-    if steps > 0 and _due(steps, self._schedule.log_every):
+    if steps > 0 and due(steps, self._schedule.log_every):
       self._write_learner()
     finished = steps >= self._schedule.total
     # The end of a run evaluates and saves by itself, and more thoroughly.
-    if not finished and _due(steps, self._schedule.evaluate_every):
+    if not finished and due(steps, self._schedule.evaluate_every):
       if self._state.evaluated_at != steps:
         self._evaluate()
         self._state.evaluated_at = steps
-    if not finished and steps > 0 and _due(steps, self._schedule.checkpoint_every):
+    if not finished and steps > 0 and due(steps, self._schedule.checkpoint_every):
       self._count_wall_time()
       self._save()
     self._check_stop()
@@ -224,9 +237,7 @@ class Trainer(core.Actor):
     )
 
   def _count_wall_time(self) -> None:
-    now = time.monotonic()
-    self._state.wall_seconds += now - self._wall_mark
-    self._wall_mark = now
+    self._state.wall_seconds += self._clock.seconds()
 
 
 @dataclasses.dataclass
@@ -239,5 +250,6 @@ class _Window:
   learning_seconds: float = 0.0
 
 
-def _due(steps: int, period: int) -> bool:
+def due(steps: int, period: int) -> bool:
+  """Whether something of a period is due after so many steps; never, if the period is 0."""
   return period > 0 and steps % period == 0

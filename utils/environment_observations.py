@@ -1,13 +1,14 @@
 """Turns observations into the canonical ones that agents, replay and networks share."""
 
 import collections.abc
-from typing import Any, Callable
+from typing import Any, Callable, Optional
 
 from dm_env import specs
 import numpy as np
 import tree
 
 Path = tuple[Any, ...]
+Indices = collections.abc.Sequence[int]
 
 
 class ObservationMapping:
@@ -18,20 +19,26 @@ class ObservationMapping:
   environments leave the ones they declare. NaN and infinity are refused: once in replay, they would
   spoil batch after batch.
 
+  An agent may be shown some numbers of a vector only, for instance positions without velocities.
+
   Attributes:
+    environment_spec: the environment's own nested observation spec.
     spec: nested `specs.Array` of the canonical observations, exact in structure, shape and dtype.
+    indices: which numbers of the environment's vector are shown, in this order; None: all there is.
   """
 
-  def __init__(self, spec: Any):
+  def __init__(self, spec: Any, *, indices: Optional[Indices] = None):
     """Creates the mapping.
 
     Args:
       spec: the environment's nested observation spec.
+      indices: see the class; for observations that are one vector.
 
     Raises:
       ValueError: if a leaf is not an array spec of fixed shape and numeric dtype, if a key is not
-        a text, or if there is no leaf at all.
+        a text, if there is no leaf at all, or if there are no such indices.
     """
+    self.environment_spec = spec
     self._converters = _map_with_path(_make_converter, spec)
     self.spec = tree.map_structure(lambda converter: converter.spec, self._converters)
     if not tree.flatten(self.spec):
@@ -39,6 +46,13 @@ class ObservationMapping:
         f"the environment has no observations: its spec is {spec!r}. An agent needs at least one "
         "array."
       )
+    self.indices = None if indices is None else _check_indices(indices, self.spec)
+    if self.indices is not None:
+      self.spec = specs.Array((len(self.indices),), self.spec.dtype, name=self.spec.name)
+
+  def select(self, observation: Any) -> Any:
+    """Returns what is shown of canonical observations, `[..., D]` if there are `indices`."""
+    return observation if self.indices is None else observation[..., list(self.indices)]
 
   def __call__(self, observation: Any) -> Any:
     """Returns the canonical copy of one observation (nested NumPy arrays that match `spec`).
@@ -47,7 +61,7 @@ class ObservationMapping:
       ValueError: if the observation differs from the environment's spec in structure, shape or
         kind of dtype, or is NaN or infinite in float32. The message names the leaf.
     """
-    return _convert(self._converters, observation, ())
+    return self.select(_convert(self._converters, observation, ()))
 
 
 class _LeafConverter:
@@ -93,6 +107,24 @@ class _LeafConverter:
         "Nothing can be learnt from it: mend it in the environment."
       )
     return canonical
+
+
+def _check_indices(indices: Indices, spec: Any) -> tuple[int, ...]:
+  """Returns the indices of a canonical vector, or raises ValueError if it has none such."""
+  if not isinstance(spec, specs.Array) or len(spec.shape) != 1:
+    raise ValueError(
+      f"observation_indices is {indices!r}, but the environment's observation is not one vector: "
+      f"{spec!r}. Choose among its parts in a wrapper of your own."
+    )
+  size = spec.shape[0]
+  whole = [int(index) for index in indices if isinstance(index, (int, np.integer))]
+  allowed = all(0 <= index < size for index in whole) and len(set(whole)) == len(whole)
+  if not whole or len(whole) != len(indices) or not allowed:
+    raise ValueError(
+      f"observation_indices is {indices!r}; it must be different integers from 0 to {size - 1}, at "
+      f"least one: the environment's observation has {size} numbers."
+    )
+  return tuple(whole)
 
 
 def _make_converter(path: Path, spec: Any) -> _LeafConverter:

@@ -29,16 +29,22 @@ class CanonicalEnvironment(dm_env.Environment):
   Attributes:
     environment: the environment inside.
     action_mapping: the `ActionMapping` in use; an exported policy needs it too.
+    observation_mapping: the `ObservationMapping` in use; a dataset of the environment needs it too.
   """
 
   def __init__(
-    self, environment: dm_env.Environment, *, infinite_action_scale: Optional[float] = None
+    self,
+    environment: dm_env.Environment,
+    *,
+    infinite_action_scale: Optional[float] = None,
+    observation_indices: Optional[environment_observations.Indices] = None,
   ):
     """Wraps and checks an environment.
 
     Args:
       environment: any `dm_env.Environment`; it is reset here.
       infinite_action_scale: see `ActionMapping`.
+      observation_indices: see `ObservationMapping`.
 
     Raises:
       ValueError: if a spec is not supported, or the first time step does not match it.
@@ -47,7 +53,9 @@ class CanonicalEnvironment(dm_env.Environment):
     self.action_mapping = environment_actions.ActionMapping(
       environment.action_spec(), infinite_action_scale=infinite_action_scale
     )
-    self._observations = environment_observations.ObservationMapping(environment.observation_spec())
+    self.observation_mapping = environment_observations.ObservationMapping(
+      environment.observation_spec(), indices=observation_indices
+    )
     for name, spec in (
       ("reward", environment.reward_spec()),
       ("discount", environment.discount_spec()),
@@ -99,7 +107,7 @@ class CanonicalEnvironment(dm_env.Environment):
 
   def observation_spec(self) -> Any:
     """Returns the nested spec of canonical observations."""
-    return self._observations.spec
+    return self.observation_mapping.spec
 
   def action_spec(self) -> specs.BoundedArray:
     """Returns the spec of canonical actions: float32 in [-1, 1], of the inner action's shape."""
@@ -171,7 +179,7 @@ class CanonicalEnvironment(dm_env.Environment):
         f"reset() returned {timestep!r}; it must return a dm_env.TimeStep whose step_type is FIRST."
       )
     try:
-      return dm_env.restart(self._observations(timestep.observation))
+      return dm_env.restart(self.observation_mapping(timestep.observation))
     except ValueError as error:
       raise EnvironmentFault(f"{self._when()}: {error}") from error
 
@@ -192,7 +200,7 @@ class CanonicalEnvironment(dm_env.Environment):
         "number. Nothing can be learnt from it: mend it in the environment."
       )
     return dm_env.TimeStep(
-      timestep.step_type, reward, discount, self._observations(timestep.observation)
+      timestep.step_type, reward, discount, self.observation_mapping(timestep.observation)
     )
 
   def _when(self) -> str:

@@ -9,6 +9,7 @@ import dm_env
 from temper.utils import environment_dm_control
 from temper.utils import environment_gym
 from temper.utils import environment_wrappers
+from temper.utils.environment_observations import Indices
 from temper.utils.environment_wrappers import CanonicalEnvironment
 
 # Takes `seed=...` or nothing, and returns a dm_env or Gymnasium environment.
@@ -26,6 +27,7 @@ def make_environment(
   seed: Optional[int] = None,
   max_episode_steps: Optional[int] = None,
   infinite_action_scale: Optional[float] = None,
+  observation_indices: Optional[Indices] = None,
   pixels: Optional[tuple[int, int]] = None,
   render: bool = False,
   **kwargs: Any,
@@ -40,6 +42,7 @@ def make_environment(
     max_episode_steps: truncates episodes after that many steps, with discount 1. The environment's
       own limit stays.
     infinite_action_scale: see `environment_actions.ActionMapping`.
+    observation_indices: which numbers of a vector of observations the agent is shown; None for all.
     pixels: (height, width) to observe `{'pixels': uint8 [height, width, 3]}` only; for dm_control.
     render: whether `render()` will be called. Gymnasium must know beforehand; dm_control draws on
       demand either way.
@@ -71,7 +74,10 @@ def make_environment(
     raise ValueError(f"there is no environment {name!r}; a name is {_FORMS}.")
   try:
     return wrap(
-      environment, max_episode_steps=max_episode_steps, infinite_action_scale=infinite_action_scale
+      environment,
+      max_episode_steps=max_episode_steps,
+      infinite_action_scale=infinite_action_scale,
+      observation_indices=observation_indices,
     )
   except ValueError:
     environment.close()
@@ -83,6 +89,7 @@ def wrap(
   *,
   max_episode_steps: Optional[int] = None,
   infinite_action_scale: Optional[float] = None,
+  observation_indices: Optional[Indices] = None,
 ) -> CanonicalEnvironment:
   """Gives an environment of one's own the canonical form, and checks it with one reset.
 
@@ -92,17 +99,20 @@ def wrap(
       shown; those of dm_control and Gymnasium have both.
     max_episode_steps: truncates episodes after that many steps, with discount 1.
     infinite_action_scale: see `environment_actions.ActionMapping`.
+    observation_indices: which numbers of a vector of observations the agent is shown; None for all.
 
   Raises:
     ValueError: if the environment is neither kind, or something about it is not supported; the
       message names it.
   """
   if isinstance(environment, CanonicalEnvironment):
-    if max_episode_steps is None and infinite_action_scale is None:
+    if max_episode_steps is None and infinite_action_scale is None and observation_indices is None:
       return environment
-    # Anew from the inside, so that `action_mapping` leads to the environment's own units.
+    # Anew from the inside, so that the mappings lead to the environment's own units.
     inner_scale = environment.action_mapping.infinite_action_scale
     infinite_action_scale = inner_scale if infinite_action_scale is None else infinite_action_scale
+    inner_indices = environment.observation_mapping.indices
+    observation_indices = inner_indices if observation_indices is None else observation_indices
     environment = environment.environment
   if environment_gym.is_gymnasium(environment):
     environment = environment_gym.GymnasiumEnvironment(environment)
@@ -115,7 +125,11 @@ def wrap(
     environment = environment_dm_control.DmControlEnvironment(environment)
   if max_episode_steps is not None:
     environment = environment_wrappers.StepLimit(environment, max_episode_steps)
-  return CanonicalEnvironment(environment, infinite_action_scale=infinite_action_scale)
+  return CanonicalEnvironment(
+    environment,
+    infinite_action_scale=infinite_action_scale,
+    observation_indices=observation_indices,
+  )
 
 
 def environment_factory(

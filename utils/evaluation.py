@@ -8,6 +8,8 @@ from acme import core
 import dm_env
 import numpy as np
 
+from temper.utils.policy_kinds import PolicyKind
+
 # Far from the small numbers that people give as training seeds, so that a policy is never scored on
 # the very start states it was trained on.
 _FIRST_START_SEED = 1_000_003
@@ -30,7 +32,7 @@ class EvaluationResult:
     mean: mean of `returns`.
     low: lower end of the 95 % bootstrap interval of the mean.
     high: upper end of that interval.
-    deterministic: whether the policy's mean was taken rather than a sample.
+    kind: what was taken of the policy as its action.
   """
 
   returns: Sequence[float]
@@ -38,16 +40,17 @@ class EvaluationResult:
   mean: float
   low: float
   high: float
-  deterministic: bool
+  kind: PolicyKind
 
   @property
   def mode(self) -> str:
-    """How the policy acted, "deterministic" or "stochastic": for logs and tables."""
-    return "deterministic" if self.deterministic else "stochastic"
+    """How the policy acted, such as "deterministic": for logs and tables."""
+    return self.kind.mode
 
   def as_dict(self) -> dict[str, Any]:
     """Returns plain numbers that `json.dump` accepts."""
     return {
+      "policy": self.kind.value,
       "mean": self.mean,
       "low": self.low,
       "high": self.high,
@@ -154,7 +157,7 @@ def evaluate(
   actor: core.Actor,
   *,
   episodes: int,
-  deterministic: bool,
+  kind: PolicyKind,
   on_step: Optional[Callable[[dm_env.TimeStep], None]] = None,
 ) -> EvaluationResult:
   """Plays `episodes` episodes from fixed, varied starts.
@@ -163,7 +166,7 @@ def evaluate(
     environment: where to play; not the environment that training is in the middle of.
     actor: an evaluation actor, which must not write to replay.
     episodes: how many, at least 1. Episode i starts from the i-th of `start_seeds`.
-    deterministic: what the actor does, for the record.
+    kind: what the actor takes of its policy, for the record.
     on_step: called after every step; what it raises ends the evaluation.
 
   Returns:
@@ -178,4 +181,4 @@ def evaluate(
     returns.append(total)
     lengths.append(length)
   low, high = bootstrap_interval(returns)
-  return EvaluationResult(returns, lengths, float(np.mean(returns)), low, high, deterministic)
+  return EvaluationResult(returns, lengths, float(np.mean(returns)), low, high, kind)

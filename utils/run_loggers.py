@@ -12,6 +12,8 @@ from tensorboard.compat.proto import event_pb2
 from tensorboard.compat.proto import summary_pb2
 from tensorboard.summary.writer import event_file_writer
 
+from temper.utils import evaluation
+
 
 def read_csv(path: str) -> list[dict[str, str]]:
   """Reads the whole rows of a CSV file; a missing file has none, a torn last line is left out.
@@ -170,35 +172,56 @@ class TensorBoardLog:
     self._writer.close()
 
 
+_EVALUATION = ("mode", "return_mean", "return_low", "return_high", "episodes", "wall_seconds")
+
+# The files of a run that acts and learns, with their columns; None takes those of the first row.
+ONLINE_FILES: Mapping[str, Optional[Sequence[str]]] = {
+  "train": ("episode", "episode_return", "episode_length", "wall_seconds"),
+  "evaluation": _EVALUATION,
+  "speed": (
+    "acting_steps_per_second",
+    "learning_steps_per_second",
+    "environment_steps_per_second",
+  ),
+  "learner": None,
+}
+
+# Those of a run that learns from a dataset.
+OFFLINE_FILES: Mapping[str, Optional[Sequence[str]]] = {
+  "evaluation": _EVALUATION,
+  "speed": ("learning_steps_per_second", "wall_seconds"),
+  "learner": None,
+}
+
+
 class RunLog:
   """All logs of one run: a CSV file each, and TensorBoard events with the same numbers.
 
   `train.csv` has a row an episode, `evaluation.csv` a row an evaluation; `learner.csv` (losses and
   other metrics of the learner, as its columns say) and `speed.csv` have one every so many steps.
+  Steps are those of the run: environment steps, or learner steps where nothing acts.
   """
 
-  _FIELDS: Mapping[str, Optional[Sequence[str]]] = {
-    "train": ("episode", "episode_return", "episode_length", "wall_seconds"),
-    "evaluation": ("mode", "return_mean", "return_low", "return_high", "episodes", "wall_seconds"),
-    "speed": (
-      "acting_steps_per_second",
-      "learning_steps_per_second",
-      "environment_steps_per_second",
-    ),
-    "learner": None,
-  }
-
-  def __init__(self, directory: str, *, resume_step: int, evaluate_again: bool = False):
+  def __init__(
+    self,
+    directory: str,
+    *,
+    resume_step: int,
+    evaluate_again: bool = False,
+    files: Mapping[str, Optional[Sequence[str]]] = ONLINE_FILES,
+  ):
     """Opens the files in `directory`, made if absent.
 
     Args:
       directory: the folder of the logs.
-      resume_step: environment steps that the restored checkpoint had done, 0 for a new run.
+      resume_step: steps that the restored checkpoint had done, 0 for a new run.
       evaluate_again: whether evaluations at exactly `resume_step` will be written once more.
+      files: the files without ".csv", each with its columns after `step`.
     """
     os.makedirs(directory, exist_ok=True)
+    self._fields = dict(files)
     self._files = {}
-    for name, fields in self._FIELDS.items():
+    for name, fields in files.items():
       last_step = resume_step - 1 if name == "evaluation" and evaluate_again else resume_step
       path = os.path.join(directory, f"{name}.csv")
       self._files[name] = CsvLog(path, resume_step=last_step, fields=fields)
@@ -208,18 +231,38 @@ class RunLog:
     """Writes `row` to the CSV file `name` and to TensorBoard.
 
     Args:
-      name: "train", "evaluation", "speed" or "learner".
-      step: environment steps so far.
+      name: one of the files.
+      step: steps of the run so far.
       row: values by column.
     """
     file = self._files[name]
-    if self._FIELDS[name] is None and file.fields is not None:
+    if self._fields[name] is None and file.fields is not None:
       # A run that was begun by another version keeps its columns; TensorBoard gets what is new.
       file.write(step, {key: value for key, value in row.items() if key in file.fields})
     else:
       file.write(step, row)
     prefix = f"{name}/{row['mode']}" if "mode" in row else name
     self._tensorboard.write(step, prefix, row)
+
+  def write_evaluation(
+    self, step: int, result: evaluation.EvaluationResult, wall_seconds: float
+  ) -> None:
+    """Writes a row of the file "evaluation".
+
+    Args:
+      step: steps of the run so far.
+      result: the evaluation.
+      wall_seconds: time that the run has taken so far, seconds.
+    """
+    row = {
+      "mode": result.mode,
+      "return_mean": result.mean,
+      "return_low": result.low,
+      "return_high": result.high,
+      "episodes": len(result.returns),
+      "wall_seconds": wall_seconds,
+    }
+    self.write("evaluation", step, row)
 
   def flush(self) -> None:
     """Puts everything written so far on the disk."""

@@ -3,7 +3,7 @@
 import collections.abc
 from collections.abc import Sequence
 import math
-from typing import Any, Optional
+from typing import Any, NamedTuple, Optional
 
 import numpy as np
 import sonnet as snt
@@ -19,14 +19,26 @@ _IMAGE_FEATURES = 64
 _CHANNELS = (32, 64, 64)
 
 
+class ObservationStatistics(NamedTuple):
+  """Mean and standard deviation of each number of an observation.
+
+  Attributes:
+    mean: nest of arrays, each of its observation's shape, in its units.
+    std: the same, each above 0.
+  """
+
+  mean: Any
+  std: Any
+
+
 @snt.allow_empty_variables
 class ObservationTorso(snt.Module):
   """Turns a nest of batched observations into one float32 vector `[B, D]`.
 
   Leaves are taken in the order of `tree.flatten` (dict keys sorted), whatever the order in which
-  the dict was made. A vector, matrix or scalar leaf is flattened and cast; an image leaf (uint8 of
-  rank 3, `[H, W, C]`) passes through an `ImageTorso` of its own. Without images there is no
-  variable.
+  the dict was made. A vector, matrix or scalar leaf is flattened, cast and, given statistics,
+  normalised; an image leaf (uint8 of rank 3, `[H, W, C]`) passes through an `ImageTorso` of its
+  own. Statistics are variables that are not trained: checkpoints and exported policies hold them.
 
   Attributes:
     size: D, the number of features.
@@ -38,6 +50,7 @@ class ObservationTorso(snt.Module):
     keys: Optional[Sequence[str]] = None,
     *,
     seed: int,
+    statistics: Optional[ObservationStatistics] = None,
     name: str = "observation_torso",
   ):
     """Initialises the torso; see `make_observation_torso` for the arguments and errors."""
@@ -61,6 +74,10 @@ class ObservationTorso(snt.Module):
     )
     if self.size == 0:
       raise ValueError(f"the observations {self._spec!r} hold no number, so there is no feature.")
+    self._means: list[Optional[tf.Variable]] = [None] * len(leaves)
+    self._stds: list[Optional[tf.Variable]] = [None] * len(leaves)
+    if statistics is not None:
+      self._make_statistics(statistics)
 
   def __call__(self, observation: Any) -> tf.Tensor:
     """Maps observations to features.
@@ -81,7 +98,8 @@ class ObservationTorso(snt.Module):
         f"the observation has {len(leaves)} arrays, its spec {len(self._shapes)}: {self._names}."
       )
     features: list[tf.Tensor] = []
-    for leaf, name, shape, image in zip(leaves, self._names, self._shapes, self._images):
+    each = zip(leaves, self._names, self._shapes, self._images, self._means, self._stds)
+    for leaf, name, shape, image, mean, std in each:
       leaf = tf.convert_to_tensor(leaf)
       if not tf.TensorShape([None, *shape]).is_compatible_with(leaf.shape):
         raise ValueError(
@@ -90,8 +108,33 @@ class ObservationTorso(snt.Module):
       if image:
         features.append(image(leaf))
       elif math.prod(shape):
-        features.append(tf.reshape(tf.cast(leaf, tf.float32), [-1, math.prod(shape)]))
+        flat = tf.reshape(tf.cast(leaf, tf.float32), [-1, math.prod(shape)])
+        features.append(flat if mean is None else (flat - mean) / std)
     return features[0] if len(features) == 1 else tf.concat(features, axis=-1)
+
+  def _make_statistics(self, statistics: ObservationStatistics) -> None:
+    """Keeps mean and deviation of each leaf that is not an image."""
+    means, stds = (tree.flatten(self._select(nest)) for nest in statistics)
+    if not len(means) == len(stds) == len(self._shapes):
+      raise ValueError(
+        f"the statistics have {len(means)} means and {len(stds)} deviations for the "
+        f"{len(self._shapes)} arrays of an observation: {self._names}."
+      )
+    for i, (name, shape) in enumerate(zip(self._names, self._shapes)):
+      if self._images[i] is not None:
+        continue
+      mean, std = (np.asarray(x, np.float32).reshape(-1) for x in (means[i], stds[i]))
+      if mean.size != math.prod(shape) or std.size != mean.size:
+        raise ValueError(
+          f"the statistics of {name} have {mean.size} numbers; its shape is {shape}."
+        )
+      if not (np.isfinite(mean).all() and np.isfinite(std).all() and (std > 0).all()):
+        raise ValueError(
+          f"the statistics of {name} must be finite, with deviations above 0; got mean {mean} and "
+          f"deviation {std}."
+        )
+      self._means[i] = tf.Variable(mean, trainable=False, name="mean")
+      self._stds[i] = tf.Variable(std, trainable=False, name="std")
 
   def _select(self, nest: Any) -> Any:
     """Returns the chosen entries of a dict, or the whole nest."""
@@ -139,7 +182,11 @@ class ImageTorso(snt.Module):
 
 
 def make_observation_torso(
-  observation_spec: Any, keys: Optional[Sequence[str]] = None, *, seed: int
+  observation_spec: Any,
+  keys: Optional[Sequence[str]] = None,
+  *,
+  seed: int,
+  statistics: Optional[ObservationStatistics] = None,
 ) -> ObservationTorso:
   """Makes the default torso for a nest of observations.
 
@@ -147,15 +194,17 @@ def make_observation_torso(
     observation_spec: nest of `dm_env.specs.Array`, without a batch axis.
     keys: names of the entries of a dict observation to use, in any order; None uses everything.
     seed: seed of the initial weights, if there are images: equal seeds give equal weights.
+    statistics: of the whole observation, by which numbers are normalised; images are not.
 
   Returns:
     A module from a nest of `[B, ...]` to float32 `[B, D]`, with `size` = D.
 
   Raises:
     ValueError: if `keys` names an entry that does not exist, is empty, or is given for
-      observations that are not a dict; or if nothing is left to observe.
+      observations that are not a dict; if nothing is left to observe; or if the statistics do not fit
+      the observations.
   """
-  return ObservationTorso(observation_spec, keys, seed=seed)
+  return ObservationTorso(observation_spec, keys, seed=seed, statistics=statistics)
 
 
 def _check_keys(observation_spec: Any, keys: Sequence[str]) -> tuple[str, ...]:

@@ -5,11 +5,13 @@ from typing import Any, Optional
 
 from acme import adders
 from acme import specs
+from acme import types
 from acme.tf import variable_utils
 import numpy as np
 import sonnet as snt
 
 from temper.agents import actor as actor_lib
+from temper.agents import policies
 
 # `log_prob`: log density of the action under the policy that acted, for the importance weights.
 # `policy_version`: the learner step that the policy came from, for the age of samples.
@@ -22,7 +24,7 @@ EXTRAS: Mapping[str, actor_lib.Extra] = {
 
 
 class SVG0Actor(actor_lib.Actor):
-  """Samples actions from the policy, or takes its mean, and stores their log density.
+  """Acts by the policy network, as is chosen, and stores the log density of each action.
 
   The arguments before the star are Acme's.
   """
@@ -34,6 +36,9 @@ class SVG0Actor(actor_lib.Actor):
     variable_client: Optional[variable_utils.VariableClient] = None,
     deterministic_policy: bool = False,
     *,
+    choice: Optional[policies.PolicyChoice] = None,
+    critic_network: Optional[snt.Module] = None,
+    action_spec: Optional[types.NestedSpec] = None,
     extras: actor_lib.Extras = EXTRAS,
     **kwargs: Any,
   ):
@@ -42,16 +47,17 @@ class SVG0Actor(actor_lib.Actor):
     Args:
       policy_network: maps a batch of observations to a distribution over actions.
       adder: where experience goes.
-      variable_client: fetches the policy's variables.
-      deterministic_policy: whether to take the mean.
+      variable_client: fetches the policy's variables, and the critic's if it is used.
+      deterministic_policy: whether to take the mean; that, or `choice`.
+      choice: how to take actions; None: as the flag says.
+      critic_network: values actions; the Boltzmann policy alone needs it.
+      action_spec: see `PolicyChoice.make`.
       extras: what to store beside each action.
       **kwargs: see `temper.agents.actor.Actor`.
+
+    Raises:
+      ValueError: if both the flag and `choice` are given, or the critic is needed and missing.
     """
-    super().__init__(
-      policy_network,
-      adder,
-      variable_client,
-      deterministic=deterministic_policy,
-      extras=extras,
-      **kwargs,
-    )
+    choice = policies.choice_of(deterministic_policy, choice)
+    policy = choice.make(policy_network, critic_network, action_spec)
+    super().__init__(policy, adder, variable_client, extras=extras, **kwargs)

@@ -9,6 +9,7 @@ from acme.utils import loggers
 import sonnet as snt
 
 from temper.agents import local
+from temper.agents import policies
 from temper.agents.svg0_prior import builder as builder_lib
 from temper.agents.svg0_prior import config as config_lib
 from temper.agents.svg0_prior import networks as networks_lib
@@ -44,6 +45,7 @@ class SVG0(local.LocalAgent):
     *,
     directory: Optional[str] = None,
     seed: int = 0,
+    behaviour_policy: policies.PolicyChoice = policies.RAW,
     **config_options: Any,
   ):
     """Initialises the agent.
@@ -74,6 +76,7 @@ class SVG0(local.LocalAgent):
       directory: where; Acme wrote below the home directory, here nothing is written unless this is
         given.
       seed: seed of actions and draws.
+      behaviour_policy: how the agent itself takes actions; RAW or BOLTZMANN.
       **config_options: further fields of `SVG0Config`.
 
     Raises:
@@ -108,6 +111,7 @@ class SVG0(local.LocalAgent):
       counter=counter,
       logger=logger,
       seed=seed,
+      behaviour_policy=behaviour_policy,
       checkpoint=checkpoint,
       directory=directory,
     )

@@ -3,10 +3,7 @@
 import copy
 from typing import Any, Optional, Union
 
-from acme import adders
-from acme import core
 from acme import specs
-from acme.tf import variable_utils
 from acme.utils import counting
 from acme.utils import loggers
 import reverb
@@ -14,19 +11,20 @@ import sonnet as snt
 import tensorflow as tf
 
 from temper.agents import actor as actor_lib
-from temper.agents import builder as builder_lib
 from temper.agents import learner_data
+from temper.agents import sequence_builder
 from temper.agents.svg0_prior import acting
 from temper.agents.svg0_prior import config as config_lib
 from temper.agents.svg0_prior import learning
 from temper.agents.svg0_prior import networks as networks_lib
 from temper.utils import optimizers
-from temper.utils import replay
 
 NetworkPair = tuple[networks_lib.SVG0Networks, networks_lib.SVG0Networks]
 
 
-class SVG0Builder(builder_lib.AgentBuilder[config_lib.SVG0Config, networks_lib.SVG0Networks]):
+class SVG0Builder(
+  sequence_builder.SequenceBuilder[config_lib.SVG0Config, networks_lib.SVG0Networks]
+):
   """Builder of SVG0's parts; method names and leading arguments are Acme's."""
 
   def __init__(self, config: config_lib.SVG0Config):
@@ -38,12 +36,15 @@ class SVG0Builder(builder_lib.AgentBuilder[config_lib.SVG0Config, networks_lib.S
     """Log density of each action, and the version of the policy that chose it."""
     return acting.EXTRAS
 
-  def make_update_schedule(self) -> replay.UpdateSchedule:
-    """Makes the rule of learner steps; as in Acme, it waits for a whole batch of steps at least."""
-    config = self._config
-    return replay.UpdateSchedule(
-      config.samples_per_insert, config.batch_size, max(config.batch_size, config.min_replay_size)
-    )
+  @property
+  def steps_per_sequence(self) -> int:
+    """T + 1: the last step is bootstrapped from."""
+    return self._config.sequence_length + 1
+
+  @property
+  def period(self) -> int:
+    """T, so that each pair is stored once."""
+    return self._config.sequence_length
 
   def make_networks(
     self, environment_spec: specs.EnvironmentSpec, seed: int = 0
@@ -80,72 +81,16 @@ class SVG0Builder(builder_lib.AgentBuilder[config_lib.SVG0Config, networks_lib.S
     in_process: bool = False,
   ) -> list[reverb.Table]:
     """Makes the table of sequences, of the configuration's length if `sequence_length` is None."""
-    builder_lib.check_environment_spec(environment_spec)
-    config = self._config
-    length = config.sequence_length if sequence_length is None else sequence_length
-    if in_process:
-      limiter = reverb.rate_limiters.MinSize(1)
-    else:
-      limiter = replay.rate_limiter(
-        config.samples_per_insert, config.min_replay_size, config.batch_size, length
-      )
-    return [
-      replay.sequence_table(
-        config.replay_table_name,
-        environment_spec,
-        actor_lib.extras_spec(self.extras),
-        length + 1,
-        config.max_replay_size,
-        limiter,
-      )
-    ]
-
-  def make_dataset(
-    self, replay_client: reverb.Client, *, in_process: bool = False
-  ) -> tf.data.Dataset:
-    """Makes the dataset of batches of sequences, `[B, T+1, ...]`."""
-    config = self._config
-    return replay.make_dataset(
-      replay_client.server_address,
-      config.replay_table_name,
-      config.batch_size,
-      min(config.prefetch_size, 1) if in_process else config.prefetch_size,
-      replay.IN_PROCESS_TIMEOUT_MS if in_process else -1,
-    )
-
-  def make_adder(self, replay_client: reverb.Client) -> adders.Adder:
-    """Makes the adder of sequences of T + 1 steps, one every T steps, over episode ends."""
-    config = self._config
-    return replay.SequenceAdder(
-      replay_client, config.sequence_length + 1, config.sequence_length, config.replay_table_name
-    )
+    length = self._config.sequence_length if sequence_length is None else sequence_length
+    return self._make_tables(environment_spec, length + 1, length, in_process=in_process)
 
   def make_policy(self, networks: networks_lib.SVG0Networks) -> snt.Module:
     """Returns the policy network."""
     return networks.make_policy()
 
-  def make_actor(
-    self,
-    policy_network: snt.Module,
-    adder: Optional[adders.Adder] = None,
-    variable_source: Optional[core.VariableSource] = None,
-    deterministic_policy: bool = False,
-    **kwargs: Any,
-  ) -> acting.SVG0Actor:
-    """Makes an actor; one with a source of variables starts from those and knows their version."""
-    client = None
-    if variable_source is not None:
-      version = tf.Variable(0, dtype=tf.int32, trainable=False)
-      client = variable_utils.VariableClient(
-        client=variable_source,
-        variables={"policy": policy_network.variables, "num_steps": [version]},
-        update_period=self._config.variable_update_period,
-      )
-      client.update_and_wait()
-      kwargs.setdefault("policy_version", lambda: int(version.numpy()))
-    return acting.SVG0Actor(
-      policy_network, adder, client, deterministic_policy, extras=self.extras, **kwargs
-    )
+  def make_critic(self, networks: networks_lib.SVG0Networks) -> snt.Module:
+    """Returns the critic network."""
+    return networks.critic_network
 
   def make_learner(
     self,

@@ -4,38 +4,14 @@ from collections.abc import Callable, Mapping
 from typing import Any, Optional
 
 from acme import specs
-import numpy as np
-import reverb
 import sonnet as snt
 import tensorflow as tf
 import tree
 
-from temper.utils import distributions
+from temper.utils import network_checks
 
 # More than one, so that a network which adds up over the batch is noticed.
 _BATCH_SIZE = 2
-_DISTRIBUTION = "such as tfd.Independent(tfd.Normal(mean, scale), 1) for actions of rank 1"
-_STEP_FIELDS = ("observation", "action", "reward", "discount", "start_of_episode", "extras")
-
-
-def check_action_spec(action_spec: specs.BoundedArray) -> None:
-  """Raises ValueError unless the action is one bounded array of floats."""
-  if not isinstance(action_spec, specs.BoundedArray) or isinstance(
-    action_spec, specs.DiscreteArray
-  ):
-    raise ValueError(
-      f"The action spec is {action_spec!r}; the default networks need one BoundedArray of "
-      "continuous actions. Wrap the environment with temper.utils.environments.wrap, or pass "
-      "networks of your own."
-    )
-  bounds = (action_spec.minimum, action_spec.maximum)
-  if not np.issubdtype(action_spec.dtype, np.floating) or not all(
-    np.isfinite(b).all() for b in bounds
-  ):
-    raise ValueError(
-      f"The action has dtype {action_spec.dtype} and bounds {bounds[0]} to {bounds[1]}; floats "
-      "with finite bounds are needed. Wrap the environment with temper.utils.environments.wrap."
-    )
 
 
 def check_modules(networks: Mapping[str, Any]) -> None:
@@ -89,7 +65,7 @@ def check_outputs(
   observation = tree.map_structure(zeros, environment_spec.observations)
   action = tree.map_structure(zeros, environment_spec.actions)
   distribution = policy(observation)
-  _check_policy(distribution, environment_spec.actions)
+  network_checks.check_policy_output(distribution, environment_spec.actions, _BATCH_SIZE)
   if needs_entropy:
     _check_analytic(
       "policy_network",
@@ -109,33 +85,9 @@ def check_outputs(
   floats = tf.is_tensor(value) and value.dtype.is_floating
   if not floats or value.shape.as_list() not in ([_BATCH_SIZE], [_BATCH_SIZE, 1]):
     raise ValueError(
-      f"critic_network returned {_describe(value)} for a batch of {_BATCH_SIZE}; floats of shape "
-      f"[{_BATCH_SIZE}] or [{_BATCH_SIZE}, 1] are needed. End it with snt.Linear(1); of a "
-      "distribution over values, return the mean."
-    )
-
-
-def _check_policy(distribution: Any, action_spec: specs.BoundedArray) -> None:
-  missing = [name for name in ("sample", "log_prob") if not hasattr(distribution, name)]
-  if missing:
-    raise ValueError(
-      f"policy_network returned {_describe(distribution)}, which has no {' and no '.join(missing)};"
-      f" a distribution over actions is needed, {_DISTRIBUTION}."
-    )
-  sample = distributions.sample(distribution, 1, tf.zeros([2], tf.int32))[0]
-  wanted = [_BATCH_SIZE, *action_spec.shape]
-  if sample.shape.as_list() != wanted or sample.dtype != tf.float32:
-    raise ValueError(
-      f"policy_network's sample is {_describe(sample)} for a batch of {_BATCH_SIZE}; float32 of "
-      f"shape {wanted} is needed, as the action is {action_spec.shape}. Give the last layer the "
-      "action's size and its inputs float32."
-    )
-  log_prob = distribution.log_prob(sample)
-  if log_prob.shape.as_list() != [_BATCH_SIZE]:
-    raise ValueError(
-      f"policy_network's log_prob is {_describe(log_prob)} for a batch of {_BATCH_SIZE}; one "
-      f"number per action, shape [{_BATCH_SIZE}], is needed. Make the action's axes one event, "
-      f"{_DISTRIBUTION}."
+      f"critic_network returned {network_checks.describe(value)} for a batch of {_BATCH_SIZE}; "
+      f"floats of shape [{_BATCH_SIZE}] or [{_BATCH_SIZE}, 1] are needed. End it with snt.Linear(1); "
+      "of a distribution over values, return the mean."
     )
 
 
@@ -146,72 +98,7 @@ def _check_analytic(name: str, call: str, evaluate: Callable[[], tf.Tensor], men
     raise ValueError(f"{name}: {call} is needed, but there is none ({error}). {mend}.") from error
   if value.shape.as_list() != [_BATCH_SIZE]:
     raise ValueError(
-      f"{name}: {call} is {_describe(value)} for a batch of {_BATCH_SIZE}; one number per "
-      f"observation, shape [{_BATCH_SIZE}], is needed. Make the action's axes one event of both "
-      f"distributions, {_DISTRIBUTION}."
-    )
-
-
-def _describe(value: Any) -> str:
-  if tf.is_tensor(value):
-    return f"a {value.dtype.name} tensor of shape {value.shape.as_list()}"
-  return f"a {type(value).__name__}"
-
-
-def check_dataset(dataset: Any) -> None:
-  """Checks a dataset's elements, where its spec tells them before one is fetched.
-
-  Args:
-    dataset: a `tf.data.Dataset` or an iterator. Nothing is known of a Python iterator, and a
-      distributed one has specs of replicas: the first sample of those is for `check_sample`.
-
-  Raises:
-    ValueError: as `check_sample`.
-  """
-  if isinstance(dataset, (tf.data.Dataset, tf.data.Iterator)):
-    check_sample(dataset.element_spec)
-
-
-def check_sample(sample: reverb.ReplaySample) -> None:
-  """Checks that a batch, or the spec of one, is what SVG0 learns from.
-
-  Args:
-    sample: tensors or their specs, batch-major.
-
-  Raises:
-    ValueError: if a field or `log_prob` is missing, if there are not at least two steps, or if a
-      shape or dtype is wrong; names the field, what came and how to get what is needed.
-  """
-  data: Any = getattr(sample, "data", None)
-  missing = [name for name in _STEP_FIELDS if not hasattr(data, name)]
-  if missing:
-    raise ValueError(
-      f"The dataset's elements are of type {type(sample).__name__}, without data.{missing[0]}; "
-      "reverb.ReplaySample with data of acme.adders.reverb.Step is needed, such as "
-      "temper.utils.replay.make_dataset gives."
-    )
-  if not isinstance(data.extras, Mapping) or "log_prob" not in data.extras:
-    has = f"{sorted(data.extras)}" if isinstance(data.extras, Mapping) else f"{data.extras!r}"
-    raise ValueError(
-      f"The dataset's extras are {has}; a mapping with log_prob, the log density of each stored "
-      "action under the policy that chose it, is needed. Let SVG0Actor collect the data: it "
-      "writes log_prob."
-    )
-  reward = data.reward.shape
-  if reward.rank != 2 or reward[1] is None or reward[1] < 2:
-    raise ValueError(
-      f"The dataset's rewards have shape {reward}; [B, T+1] is needed, T+1 at least 2 and known "
-      "when the graph is made. Batch whole sequences, for instance of SVG0Config.sequence_length."
-    )
-  per_step = {name: getattr(data, name) for name in ("discount", "start_of_episode")}
-  for name, value in {**per_step, "log_prob": data.extras["log_prob"]}.items():
-    if not value.shape.is_compatible_with(reward):
-      raise ValueError(
-        f"The dataset's {name} has shape {value.shape}; that of the rewards, {reward}, is needed: "
-        "one number per step."
-      )
-  if data.start_of_episode.dtype != tf.bool:
-    raise ValueError(
-      f"The dataset's start_of_episode has dtype {data.start_of_episode.dtype.name}; bool is "
-      "needed: whether the step is the first of an episode, as Acme's adders write it."
+      f"{name}: {call} is {network_checks.describe(value)} for a batch of {_BATCH_SIZE}; "
+      f"one number per observation, shape [{_BATCH_SIZE}], is needed. Make the action's axes one "
+      f"event of both distributions, {network_checks.DISTRIBUTION}."
     )

@@ -1,6 +1,6 @@
 """The SVG0 learner: one batch of sequences in, three updated networks out."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, NamedTuple, Optional, Union
 
 from acme import types
@@ -12,12 +12,17 @@ import tensorflow as tf
 import tree
 
 from temper.agents import learner as learner_lib
-from temper.agents.svg0_prior import checking
+from temper.agents import sequences
 from temper.agents.svg0_prior import losses
 from temper.utils import checks
 from temper.utils import optimizers
 from temper.utils import sampled_values
 from temper.utils import svg0_utils
+
+_NEEDED_EXTRAS = {
+  "log_prob": "the log density of each stored action under the policy that chose it, is needed. "
+  "Let SVG0Actor collect the data: it writes log_prob."
+}
 
 
 class _Batch(NamedTuple):
@@ -112,8 +117,8 @@ class SVG0Learner(learner_lib.Learner):
 
     Raises:
       ValueError: if a number is out of its range, only one of prior and target prior is given,
-        target and online networks do not pair, the dataset lacks something (see `check_sample`), or
-        it does not fit the strategy.
+        target and online networks do not pair, the dataset lacks something (see
+        `sequences.check_sample`), or it does not fit the strategy.
     """
     if (prior_network is None) != (target_prior_network is None):
       raise ValueError("prior_network and target_prior_network go together: give both, or neither.")
@@ -124,7 +129,7 @@ class SVG0Learner(learner_lib.Learner):
     checks.number("reward_scale", reward_scale, above=0)
     checks.integer("num_action_samples", num_action_samples, minimum=1)
     checks.integer("sample_block_rows", sample_block_rows, minimum=1)
-    checking.check_dataset(dataset_iterator)
+    sequences.check_dataset(dataset_iterator, _NEEDED_EXTRAS)
     self._policy, self._target_policy = policy_network, target_policy_network
     self._critic, self._target_critic = critic_network, target_critic_network
     self._prior, self._target_prior = prior_network, target_prior_network
@@ -166,8 +171,9 @@ class SVG0Learner(learner_lib.Learner):
     )
 
   def _update(self, sample: reverb.ReplaySample, seed: tf.Tensor) -> dict[str, tf.Tensor]:
-    checking.check_sample(sample)  # While the graph is made: it costs later steps nothing.
-    self._update_targets(sample)
+    sequences.check_sample(
+      sample, _NEEDED_EXTRAS
+    )  # While the graph is made: it costs later steps nothing.
     batch = _to_time_major(sample, self._reward_scale)
     with tf.GradientTape(persistent=True) as tape:
       result = self._losses(batch, seed, tape)
@@ -183,8 +189,8 @@ class SVG0Learner(learner_lib.Learner):
     for name, gradient in gradients.items():
       metrics[f"{name}_gradient_norm"] = self._apply_gradients(name, gradient)
     metrics.update(result.metrics)
-    metrics.update(self._sample_age(sample))
-    return metrics
+    age = sequences.age_of_samples(sample.data, self._num_steps.read_value())
+    return metrics if age is None else {**metrics, "sample_age": age}
 
   def _losses(self, batch: _Batch, seed: tf.Tensor, tape: tf.GradientTape) -> _Losses:
     num_pairs, batch_size = batch.restart_t.shape[0], _batch_size(batch.restart_t, axis=1)
@@ -288,14 +294,6 @@ class SVG0Learner(learner_lib.Learner):
       block_rows=self._sample_block_rows,
     )
     return tf.reshape(tf.reduce_mean(values, axis=0), [num_pairs, -1])
-
-  def _sample_age(self, sample: reverb.ReplaySample) -> Mapping[str, tf.Tensor]:
-    extras = sample.data.extras
-    if not isinstance(extras, Mapping) or "policy_version" not in extras:
-      return {}
-    # Of each sequence's newest step: the row that closes an episode holds zeros, not a version.
-    age = self._num_steps.read_value() - tf.reduce_max(extras["policy_version"], axis=1)
-    return {"sample_age": tf.reduce_mean(tf.cast(age, tf.float32))}
 
 
 def _to_time_major(sample: reverb.ReplaySample, reward_scale: float) -> _Batch:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 import dataclasses
 import functools
-from typing import Any, Callable, Optional
+from typing import Any, Optional
 
 from acme import specs
 from acme import types
@@ -15,14 +15,13 @@ import tensorflow_probability as tfp
 import tree
 
 from temper.agents.svg0_prior import checking
+from temper.utils import action_clipping
+from temper.utils import heads
 from temper.utils import mlp
+from temper.utils import network_checks
 from temper.utils import sampled_values
 from temper.utils import svg0_utils
 from temper.utils import torsos
-
-tfd = tfp.distributions
-
-_SCALE_OF_ZERO = float(np.log(2.0))  # softplus(0)
 
 
 @dataclasses.dataclass
@@ -78,50 +77,6 @@ class SVG0Networks:
     return self.prior_network
 
 
-class GaussianHead(snt.Module):
-  """Independent normal distribution over an action of any shape.
-
-  Its mean is in (-1, 1), its scale is learned.
-  """
-
-  def __init__(
-    self,
-    action_shape: Sequence[int],
-    *,
-    seed: int,
-    init_scale: float,
-    min_scale: float,
-    name: str = "gaussian_head",
-  ):
-    """Initialises the head.
-
-    Args:
-      action_shape: shape of one action.
-      seed: seed of the initial weights.
-      init_scale: standard deviation at the start, to which `min_scale` is added.
-      min_scale: smallest standard deviation.
-      name: module name.
-    """
-    super().__init__(name=name)
-    self._action_shape = tuple(action_shape)
-    size = int(np.prod(self._action_shape, dtype=int))
-    # Means and scales are one layer: a product less, where products are small.
-    self._mean_and_scale = snt.Linear(2 * size, w_init=mlp.near_zero(seed), name="mean_and_scale")
-    self._init_scale = init_scale
-    self._min_scale = min_scale
-
-  def __call__(self, inputs: tf.Tensor) -> tfp.distributions.Distribution:
-    """Maps `[B, D]` to a distribution of batch shape `[B]` and the action's event shape."""
-    shape = tf.concat([tf.shape(inputs)[:1], self._action_shape], axis=0)
-    mean, spread = (tf.reshape(x, shape) for x in tf.split(self._mean_and_scale(inputs), 2, axis=1))
-    mean = tf.tanh(mean)
-    spread = tf.nn.softplus(spread) * (self._init_scale / _SCALE_OF_ZERO)
-    mean, spread = (
-      tf.ensure_shape(x, [inputs.shape[0], *self._action_shape]) for x in (mean, spread)
-    )
-    return tfd.Independent(tfd.Normal(mean, spread + self._min_scale), len(self._action_shape))
-
-
 class PolicyNetwork(snt.Module):
   """Observation torso, normalised multilayer perceptron, Gaussian head."""
 
@@ -141,7 +96,7 @@ class PolicyNetwork(snt.Module):
     body_seed, head_seed = np.random.SeedSequence(seed).generate_state(2)
     self._torso = torso
     self._body = mlp.LayerNormMLP(layer_sizes, seed=body_seed, activate_final=True)
-    self._head = GaussianHead(
+    self._head = heads.GaussianHead(
       action_shape, seed=head_seed, init_scale=init_scale, min_scale=min_scale
     )
 
@@ -167,16 +122,13 @@ class CriticNetwork(snt.Module):
     body_seed, head_seed = np.random.SeedSequence(seed).generate_state(2)
     self._torso = torso
     self._action_size = int(np.prod(action_spec.shape, dtype=int))
-    self._minimum, self._maximum = (
-      _scalar_if_equal(action_spec.minimum),
-      _scalar_if_equal(action_spec.maximum),
-    )
+    self._clip = action_clipping.ActionClipper(action_spec)
     self._body = mlp.LayerNormMLP(layer_sizes, seed=body_seed, activate_final=True)
     self._head = snt.Linear(1, w_init=mlp.near_zero(head_seed))
 
   def __call__(self, observation: types.NestedTensor, action: tf.Tensor) -> tf.Tensor:
     """Maps batches of observations and of actions to `[B, 1]`."""
-    action = snt.flatten(_clip(action, self._minimum, self._maximum))
+    action = snt.flatten(self._clip(action))
     return self._head(self._body([self._torso(observation), action]))
 
   def given(self, observation: types.NestedTensor) -> sampled_values.ValuesOfActions:
@@ -184,31 +136,12 @@ class CriticNetwork(snt.Module):
     body = self._body.given(self._torso(observation), self._action_size)
 
     def values(actions: tf.Tensor) -> tf.Tensor:
-      clipped = _clip(actions, self._minimum, self._maximum)
+      clipped = self._clip(actions)
       shape = tf.shape(actions)[:2]
       flat = tf.reshape(clipped, [shape[0], shape[1], self._action_size])
       return tf.reshape(self._head(body(flat)), shape)
 
     return values
-
-
-def _scalar_if_equal(bound: np.ndarray) -> np.ndarray:
-  """Returns one number for equal bounds, since comparing with a vector takes far longer."""
-  bound = np.asarray(bound, np.float32)
-  return bound.flat[0] if bound.size and (bound == bound.flat[0]).all() else bound
-
-
-@tf.custom_gradient
-def _clip(
-  action: tf.Tensor, minimum: np.ndarray, maximum: np.ndarray
-) -> tuple[tf.Tensor, Callable[[tf.Tensor], tuple[Optional[tf.Tensor], ...]]]:
-  """Clips to the bounds; the gradient passes where nothing was clipped."""
-  clipped = tf.maximum(tf.minimum(action, maximum), minimum)
-  return clipped, lambda upstream: (
-    upstream * tf.cast(tf.equal(action, clipped), action.dtype),
-    None,
-    None,
-  )
 
 
 def make_default_networks(
@@ -241,7 +174,7 @@ def make_default_networks(
   Raises:
     ValueError: if the action is not bounded and continuous, or a key does not exist.
   """
-  checking.check_action_spec(action_spec)
+  network_checks.check_action_spec(action_spec)
   seeds = np.random.SeedSequence(seed).generate_state(4)
   return {
     "policy": PolicyNetwork(
@@ -297,7 +230,7 @@ def make_network_with_prior(
   Raises:
     ValueError: if the action is not bounded and continuous, or a key does not exist.
   """
-  checking.check_action_spec(action_spec)
+  network_checks.check_action_spec(action_spec)
   seeds = np.random.SeedSequence(seed).generate_state(6)
   gaussian = lambda torso, sizes, network_seed, name: PolicyNetwork(
     torso,

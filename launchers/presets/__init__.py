@@ -1,5 +1,6 @@
 """Settings that train well, by agent and environment family: one module a family."""
 
+from collections.abc import Iterable
 import difflib
 
 from temper.launchers.presets import cartpole_swingup
@@ -14,6 +15,11 @@ _FAMILIES = (pendulum, cartpole_swingup)
 def names(agent: str) -> list[str]:
   """Returns the presets that an agent has, `default` first."""
   return list(_by_name(agent))
+
+
+def listed(agents: Iterable[str]) -> str:
+  """Returns the names of the agents' presets, for a help text."""
+  return "; ".join(f"{agent}: {', '.join(names(agent))}" for agent in agents if names(agent))
 
 
 def find(agent: str, environment: str, name: str = "auto") -> Preset:

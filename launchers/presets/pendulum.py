@@ -31,4 +31,17 @@ PRESETS = {
     },
     runner={"steps": 20_000, "eval_every": 2_000},
   ),
+  "crr": Preset(
+    name="pendulum",
+    config={
+      "lstm_size": None,
+      "policy_layer_sizes": (128, 128),
+      "critic_layer_sizes": (128, 128),
+      "batch_size": 64,
+      "sequence_length": 10,
+      "policy_learning_rate": 1e-3,
+      "critic_learning_rate": 1e-3,
+    },
+    offline={"steps": 5_000, "eval_every": 500},
+  ),
 }

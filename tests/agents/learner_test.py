@@ -40,7 +40,6 @@ class Regression(learner_lib.Learner):
     )
 
   def _update(self, sample, seed):
-    self._update_targets(sample)
     noise = tf.random.stateless_normal(tf.shape(sample.data.reward), seed)
     with tf.GradientTape() as tape:
       error = self.network(sample.data.observation)[:, 0] + 0.1 * noise - sample.data.reward
@@ -111,11 +110,17 @@ def test_every_kind_of_data_gives_the_same_steps_and_its_end_is_reported(kind):
   assert learner.num_steps == 2
 
 
-def test_without_a_batch_nothing_changes():
-  learner = Regression(_dataset(1), Linear(), Linear(), target_update_period=1)
+@pytest.mark.parametrize("target_update", learner_lib.TargetUpdate)
+def test_without_a_batch_nothing_changes_but_targets_copied_before_it(target_update):
+  learner = Regression(
+    _dataset(1), Linear(), Linear(), target_update_period=1, target_update=target_update
+  )
   learner.step()
   learner.network.w.assign([[7.0], [7.0]])
-  state = tf.nest.map_structure(_variables, learner.checkpointables())
+  objects = learner.checkpointables()
+  if target_update is learner_lib.TargetUpdate.BEFORE_GRADIENTS:
+    del objects["target_critic"]
+  state = tf.nest.map_structure(_variables, objects)
   before = [v.numpy() for v in tf.nest.flatten(state)]
   with pytest.raises(learner_lib.DataExhaustedError):
     learner.step()
@@ -188,6 +193,34 @@ def test_targets_follow_at_the_period():
   for step in (0, 1, 2):
     np.testing.assert_array_equal(seen[step][1], seen[0][0])
   np.testing.assert_array_equal(seen[3][1], seen[3][0])
+
+
+def test_targets_can_follow_after_the_gradients():
+  network, target = Linear(), Linear()
+  learner = Regression(
+    _dataset(4),
+    network,
+    target,
+    target_update_period=3,
+    target_update=learner_lib.TargetUpdate.AFTER_GRADIENTS,
+  )
+  seen = []
+  for _ in range(4):
+    learner.step()
+    seen.append((network.w.numpy(), target.w.numpy()))
+  for step in (0, 1, 2):
+    np.testing.assert_array_equal(seen[step][1], seen[0][0])
+  np.testing.assert_array_equal(seen[3][1], seen[3][0])
+
+
+def test_targets_follow_the_count_of_a_checkpoint_restored_from_outside():
+  learner = Regression(_dataset(2), Linear(), target := Linear(), target_update_period=2)
+  learner.step()
+  learner.checkpointables()["num_steps"].assign(4)
+  target.w.assign([[5.0], [5.0]])
+  before = learner.network.w.numpy()
+  learner.step()
+  np.testing.assert_array_equal(target.w, before)
 
 
 def test_target_networks_must_pair():

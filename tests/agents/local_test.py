@@ -13,6 +13,7 @@ import pytest
 
 from temper.agents import learner as learner_lib
 from temper.agents import local
+from temper.agents import policies
 from temper.agents import svg0_prior
 from temper.utils import checkpointing
 from temper.utils import environments
@@ -36,13 +37,14 @@ def _environment():
   return environments.wrap(fakes.PointMass(seed=0))
 
 
-def _agent(environment, seed=0, replay_checkpoint=None, **options):
+def _agent(environment, seed=0, replay_checkpoint=None, behaviour_policy=policies.RAW, **options):
   builder = svg0_prior.SVG0Builder(svg0_prior.SVG0Config(**{**_SMALL, **options}))
   return local.LocalAgent(
     builder,
     acme.make_environment_spec(environment),
     logger=loggers.NoOpLogger(),
     seed=seed,
+    behaviour_policy=behaviour_policy,
     replay_checkpoint=replay_checkpoint,
   )
 
@@ -232,3 +234,42 @@ def test_variable_length_observations_are_refused():
   builder = svg0_prior.SVG0Builder(svg0_prior.SVG0Config(**_SMALL))
   with pytest.raises(ValueError, match=r"'x' has shape \(-1,\); its length must not vary"):
     local.LocalAgent(builder, varying)
+
+
+def test_a_boltzmann_behaviour_policy_learns_and_stores_its_densities():
+  environment = _environment()
+  choice = policies.PolicyChoice("boltzmann", beta=0.1, num_action_samples=4)
+  with _agent(environment, behaviour_policy=choice) as agent:
+    assert agent.behaviour_policy == choice
+    _run(agent, environment, 100)
+    metrics = agent.metrics()
+    assert agent.learner.num_steps > 10 and np.isfinite(list(metrics.values())).all()
+    dataset = agent.builder.make_dataset(agent._replay.client, in_process=True)
+    sample = next(iter(dataset))
+    log_prob = sample.data.extras["log_prob"].numpy()
+    assert np.isfinite(log_prob).all() and (log_prob != 0).any()
+
+
+def test_a_behaviour_policy_that_does_not_explore_is_refused():
+  with pytest.raises(ValueError, match="behaviour_policy is mean; it would not explore.*boltzmann"):
+    _agent(_environment(), behaviour_policy=policies.MEAN)
+
+
+def test_an_actor_apart_from_the_learner_fetches_the_critic_too():
+  environment = _environment()
+  spec = acme.make_environment_spec(environment)
+  with _agent(environment) as agent:
+    _run(agent, environment, 40)
+    builder, choice = agent.builder, policies.PolicyChoice("boltzmann", beta=0.0)
+    own = builder.make_networks(spec, seed=5)
+    policy, critic = builder.make_policy(own), builder.make_critic(own)
+    make = lambda: builder.make_actor(
+      policy, None, agent, choice=choice, critic_network=critic, action_spec=spec.actions, seed=3
+    )
+    observation = environment.reset().observation
+    apart, shared = make(), agent.make_evaluation_actor(choice, seed=3)
+    np.testing.assert_array_equal(
+      apart.select_action(observation), shared.select_action(observation)
+    )
+    for mine, learners in zip(critic.variables, agent.networks.critic_network.variables):
+      np.testing.assert_array_equal(mine, learners)

@@ -16,6 +16,7 @@ import tree
 
 from temper.agents import builder as builder_lib
 from temper.agents import local
+from temper.agents import policies
 from temper.utils import checkpointing
 from temper.utils import environments
 from temper.utils import fakes
@@ -125,24 +126,31 @@ class AgentContract(abc.ABC):
       act(agent, environment, _STEPS)
       before, state = weights(agent), agent.state()
       sizes = agent.replay_sizes()
-      for deterministic in (True, False):
-        evaluator = agent.make_evaluation_actor(deterministic=deterministic, seed=1)
-        assert evaluator.deterministic is deterministic
+      for kind in policies.PolicyKind:
+        choice = policies.PolicyChoice(kind)
+        evaluator = agent.make_evaluation_actor(choice, seed=1)
+        assert evaluator.choice == choice
+        assert evaluator.deterministic is (kind is policies.PolicyKind.MEAN)
         act(evaluator, environment, 10)
       assert equal(before, weights(agent)) and agent.state() == state
       assert agent.replay_sizes() == sizes
 
   def test_a_deterministic_actor_repeats_itself_and_a_stochastic_one_does_not(self):
     environment = make_environment()
-    observation = environment.reset().observation
+    timestep = environment.reset()
+
+    def first_action(actor):
+      actor.observe_first(timestep)  # A recurrent policy begins anew.
+      return actor.select_action(timestep.observation)
+
     with self.agent(environment) as agent:
-      calm = agent.make_evaluation_actor(deterministic=True, seed=1)
-      wild = agent.make_evaluation_actor(deterministic=False, seed=1)
-      calm_actions, wild_actions = (
-        [actor.select_action(observation) for _ in range(2)] for actor in (calm, wild)
+      calm, wild, weighted = (
+        agent.make_evaluation_actor(policies.PolicyChoice(kind), seed=1)
+        for kind in ("mean", "raw", "boltzmann")
       )
-      np.testing.assert_array_equal(*calm_actions)
-      assert not np.array_equal(*wild_actions)
+      np.testing.assert_array_equal(*(first_action(calm) for _ in range(2)))
+      for actor in (wild, weighted):
+        assert not np.array_equal(*(first_action(actor) for _ in range(2)))
 
   def test_the_seed_decides_initial_weights_and_first_actions(self):
     def start(seed):
@@ -165,7 +173,7 @@ class AgentContract(abc.ABC):
         _STEPS, agent.checkpointables(), agent.state(), extra=agent.save_replay
       )
       saved, state, steps = weights(agent), agent.state(), agent.learner.num_steps
-      policy = agent.make_evaluation_actor(deterministic=False, seed=5)
+      policy = agent.make_evaluation_actor(policies.PolicyChoice(), seed=5)
       observation = environment.reset().observation
       action = policy.select_action(observation)
     with self.agent(environment, seed=2, replay_checkpoint=path) as resumed:
@@ -173,7 +181,7 @@ class AgentContract(abc.ABC):
       resumed.load_state(checkpointer.restore(path, resumed.checkpointables()))
       assert equal(saved, weights(resumed))
       assert resumed.state() == state and resumed.learner.num_steps == steps
-      policy = resumed.make_evaluation_actor(deterministic=False, seed=5)
+      policy = resumed.make_evaluation_actor(policies.PolicyChoice(), seed=5)
       np.testing.assert_array_equal(policy.select_action(observation), action)
       act(resumed, environment, 10)
       # Learning goes on from the experience that was saved, without a new minimum to be waited for.

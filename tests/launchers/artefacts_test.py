@@ -10,6 +10,7 @@ import pytest
 from temper.launchers import artefacts
 from temper.launchers.run_directory import RunDirectory
 from temper.utils import evaluation
+from temper.utils.policy_kinds import PolicyKind
 
 _SUMMARY = {
   "title": "SVG0 on gym:Pendulum-v1, seed 0",
@@ -104,7 +105,7 @@ def test_the_film_shows_the_median_episode_in_a_bounded_number_of_frames(
 
   actor = mock.Mock()
   environment = _Slope()
-  evaluated = evaluation.evaluate(environment, actor, episodes=5, deterministic=True)
+  evaluated = evaluation.evaluate(environment, actor, episodes=5, kind=PolicyKind.MEAN)
   written = {}
   monkeypatch.setattr(
     artefacts.recording, "write_gif", lambda film, path: written.update({path: len(film)})

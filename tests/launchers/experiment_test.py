@@ -11,8 +11,11 @@ from PIL import Image
 import pytest
 import tensorflow as tf
 
+from temper.agents import policies
 from temper.agents import svg0_prior
+from temper.launchers import evaluating
 from temper.launchers import experiment
+from temper.launchers import outcomes
 from temper.launchers import stopping
 from temper.launchers.run_directory import RunDirectory
 from temper.utils import checkpointing
@@ -156,9 +159,9 @@ def test_other_settings_are_refused_by_name_and_change_nothing(finished):
   directory, _ = finished
   before = sorted(os.walk(directory))
   other = svg0_prior.SVG0Builder(dataclasses.replace(_CONFIG, batch_size=16))
-  with pytest.raises(experiment.SettingsError, match="config.batch_size: 8 there, 16 asked for"):
+  with pytest.raises(outcomes.SettingsError, match="config.batch_size: 8 there, 16 asked for"):
     experiment.run_experiment(_experiment(directory, builder=other))
-  with pytest.raises(experiment.SettingsError, match="seed: 0 there, 5 asked for"):
+  with pytest.raises(outcomes.SettingsError, match="seed: 0 there, 5 asked for"):
     experiment.run_experiment(_experiment(directory, seed=5))
   assert sorted(os.walk(directory)) == before
 
@@ -208,7 +211,7 @@ class _Poisoned(fakes.PointMass):
 def test_a_faulty_environment_is_named_and_the_last_good_checkpoint_stays(tmp_path):
   config = _experiment(tmp_path, environment=_Poisoned, eval_every=0, steps=1_000)
   with pytest.raises(
-    experiment.TrainingFailed, match="step 11 of its episode 8: .*reward nan"
+    outcomes.TrainingFailed, match="step 11 of its episode 8: .*reward nan"
   ) as e:
     experiment.run_experiment(config)
   assert os.path.join("checkpoints", "step_100") in str(e.value)
@@ -239,7 +242,7 @@ def test_nan_names_the_tensors_and_keeps_the_last_good_checkpoint(tmp_path):
   config = _experiment(
     tmp_path, environment=Spoiler, networks_factory=make_networks, eval_every=0, steps=1_000
   )
-  with pytest.raises(experiment.TrainingFailed, match="critic_loss = nan") as caught:
+  with pytest.raises(outcomes.TrainingFailed, match="critic_loss = nan") as caught:
     experiment.run_experiment(config)
   assert os.path.join("checkpoints", "step_100") in str(caught.value)
   assert os.listdir(tmp_path / "checkpoints") == ["step_100"]
@@ -249,10 +252,30 @@ def test_nan_names_the_tensors_and_keeps_the_last_good_checkpoint(tmp_path):
 
 def test_an_episode_without_end_stops_the_evaluation(tmp_path, monkeypatch, capfd):
   monkeypatch.setattr(experiment.evaluation, "MAX_EPISODE_STEPS", 12)
-  monkeypatch.setattr(experiment, "_LONG_EPISODE", 5)
-  with pytest.raises(experiment.TrainingFailed, match="max_episode_steps"):
+  monkeypatch.setattr(evaluating, "_LONG_EPISODE", 5)
+  with pytest.raises(outcomes.TrainingFailed, match="max_episode_steps"):
     experiment.run_experiment(_experiment(tmp_path))
   assert "has run for 10 steps; the limit is 12" in capfd.readouterr().err
+
+
+def test_a_run_may_act_and_be_evaluated_by_the_boltzmann_policy(tmp_path, capfd):
+  choice = policies.PolicyChoice("boltzmann", beta=0.2, num_action_samples=4)
+  config = _experiment(
+    tmp_path, behaviour_policy=choice, eval_policy=choice, steps=120, gif=False, checkpoint_every=0
+  )
+  result = experiment.run_experiment(config)
+  assert list(result.evaluations) == ["deterministic", "stochastic", "boltzmann"]
+  evaluations = result.summary["evaluations"]
+  assert [e["policy"] for e in evaluations.values()] == ["mean", "raw", "boltzmann"]
+  assert evaluations["boltzmann"]["returns"] != evaluations["stochastic"]["returns"]
+  said = str(choice)
+  assert f"Acting while training: {said}; in evaluations: {said}." in capfd.readouterr().err
+  rows = run_loggers.read_csv(os.path.join(RunDirectory(str(tmp_path)).logs, "evaluation.csv"))
+  assert [row["mode"] for row in rows[:2]] == ["boltzmann"] * 2
+  with open(os.path.join(tmp_path, "config.json"), encoding="utf-8") as file:
+    recorded = json.load(file)["run"]
+  wanted = {"kind": "boltzmann", "beta": 0.2, "num_action_samples": 4}
+  assert recorded["behaviour_policy"] == recorded["eval_policy"] == wanted
 
 
 def test_a_run_in_which_nothing_can_be_learnt_is_noted(tmp_path, capfd):
@@ -329,6 +352,6 @@ def test_settings_that_make_no_sense_are_refused(tmp_path, changes, message):
 
 def test_an_environment_that_is_refused_leaves_no_folder(tmp_path):
   directory = tmp_path / "run"
-  with pytest.raises(experiment.SettingsError, match="there is no environment"):
+  with pytest.raises(outcomes.SettingsError, match="there is no environment"):
     experiment.run_experiment(_experiment(directory, environment="nonsense"))
   assert not directory.exists()

@@ -34,12 +34,15 @@ def test_every_command_has_its_module(name):
   assert importlib.util.find_spec(main.COMMANDS[name][0]) is not None
 
 
+_LISTED = ", ".join(main.COMMANDS)
+
+
 @pytest.mark.parametrize(
   ("words", "said"),
   [
-    (["trian"], "no command 'trian', only train, benchmark. Did you mean train?"),
-    (["xyzzy"], "no command 'xyzzy', only train, benchmark. `temper --help`"),
-    ([], "a command is needed, one of train, benchmark."),
+    (["trian"], f"no command 'trian', only {_LISTED}. Did you mean train?"),
+    (["xyzzy"], f"no command 'xyzzy', only {_LISTED}. `temper --help`"),
+    ([], f"a command is needed, one of {_LISTED}."),
     (["--steps=3"], "no command '--steps=3'"),
   ],
 )

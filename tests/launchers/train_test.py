@@ -73,6 +73,11 @@ def test_helpfull_lists_the_agents_fields_with_the_presets_values(capsys):
     (["--config.batch_size=lots"], "'lots' is not an integer"),
     (["--config.batch_size=0"], "batch_size is 0"),
     (["--config.discount", "2"], "discount is 2.0"),
+    (["--eval_policy=best"], "should be one of <raw|mean|boltzmann>"),
+    (["--behaviour_policy=mean"], "should be one of <raw|boltzmann>"),
+    (["--beta=-1"], "beta"),
+    (["--beta=nan"], "beta is nan"),
+    (["--num_action_samples=0"], "num_action_samples"),
   ],
 )
 def test_what_is_refused_gets_one_clear_line_and_no_folder(words, message, tmp_path, capsys):

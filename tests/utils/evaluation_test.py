@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from temper.utils import evaluation
+from temper.utils.policy_kinds import PolicyKind
 
 
 class _Countdown(dm_env.Environment):
@@ -93,15 +94,15 @@ def test_interval_refuses_a_confidence_that_is_no_share():
 
 def test_starts_vary_within_an_evaluation_and_agree_between_two():
   environment = _Countdown()
-  first = evaluation.evaluate(environment, _Still(), episodes=6, deterministic=True)
-  second = evaluation.evaluate(environment, _Still(), episodes=6, deterministic=True)
+  first = evaluation.evaluate(environment, _Still(), episodes=6, kind=PolicyKind.MEAN)
+  second = evaluation.evaluate(environment, _Still(), episodes=6, kind=PolicyKind.MEAN)
   assert len(set(environment.seeds[:6])) == 6
   assert first == second
   assert first.lengths == [seed % 7 + 1 for seed in environment.seeds[:6]]
   assert first.returns == [2.0 * length for length in first.lengths]
   assert first.mean == pytest.approx(np.mean(first.returns))
   assert first.low <= first.mean <= first.high
-  assert first.mode == "deterministic"
+  assert first.mode == "deterministic" and first.as_dict()["policy"] == "mean"
 
 
 def test_more_episodes_begin_with_the_same_starts():
@@ -113,7 +114,7 @@ def test_more_episodes_begin_with_the_same_starts():
 def test_an_environment_that_cannot_be_seeded_is_still_evaluated():
   environment = _Countdown()
   environment.can_seed = False
-  result = evaluation.evaluate(environment, _Still(), episodes=2, deterministic=False)
+  result = evaluation.evaluate(environment, _Still(), episodes=2, kind=PolicyKind.RAW)
   assert result.returns == [6.0, 6.0] and not environment.seeds
 
 
@@ -137,6 +138,6 @@ def test_what_on_step_raises_ends_the_evaluation():
 
   with pytest.raises(KeyError):
     evaluation.evaluate(
-      _Countdown(), _Still(), episodes=9, deterministic=True, on_step=stop_after_three
+      _Countdown(), _Still(), episodes=9, kind=PolicyKind.MEAN, on_step=stop_after_three
     )
   assert len(seen) == 3

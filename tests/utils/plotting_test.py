@@ -25,7 +25,11 @@ def _write_logs(directory, *, episodes, evaluations):
     )
   for index in range(evaluations):
     mean = -1300.0 * np.exp(-index * 10 / 25) - 150.0
-    modes = ("deterministic", "stochastic") if index == evaluations - 1 else ("deterministic",)
+    modes = (
+      ("deterministic", "stochastic", "boltzmann")
+      if index == evaluations - 1
+      else ("deterministic",)
+    )
     for mode in modes:
       log.write(
         "evaluation",
@@ -57,8 +61,9 @@ def test_the_picture_has_its_size_and_shows_every_series(tmp_path):
   with Image.open(path) as picture:
     assert picture.size == (1440, 810)
     pixels = np.asarray(picture.convert("RGB")).reshape(-1, 3)
-  # Trend, deterministic and stochastic evaluations each leave pixels of their own colour.
-  for colour in ([0x1F, 0x5F, 0xA8], [0xC4, 0x50, 0x1B], [0x3A, 0x7D, 0x44]):
+  # The trend and each mode of evaluation leave pixels of their own colour.
+  colours = ([0x1F, 0x5F, 0xA8], [0xC4, 0x50, 0x1B], [0x3A, 0x7D, 0x44], [0x7B, 0x4E, 0xA3])
+  for colour in colours:
     assert np.sum(np.all(pixels == colour, axis=1)) > 20
 
 

@@ -12,7 +12,7 @@ import svg0_cases
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from temper.agents.svg0_prior import checking
+from temper.agents import sequences
 from temper.agents.svg0_prior import networks as networks_lib
 from temper.utils import svg0_utils
 
@@ -121,16 +121,16 @@ def test_a_datasets_spec_is_checked_at_once_and_a_plain_iterator_at_its_first_sa
   dataset = tf.data.Dataset.from_tensors(sample)
   for data in (dataset, iter(dataset)):
     with pytest.raises(ValueError, match=message):
-      checking.check_dataset(data)
-  checking.check_dataset(itertools.repeat(sample))  # Nothing is known of it.
+      sequences.check_dataset(data)
+  sequences.check_dataset(itertools.repeat(sample))  # Nothing is known of it.
   with pytest.raises(ValueError, match=message):
-    checking.check_sample(tf.nest.map_structure(tf.convert_to_tensor, sample))
+    sequences.check_sample(tf.nest.map_structure(tf.convert_to_tensor, sample))
 
 
 def test_other_elements_than_sequences_of_steps_are_named():
   with pytest.raises(ValueError, match="type TensorSpec, without data.observation"):
-    checking.check_dataset(tf.data.Dataset.range(3))
-  assert set(checking._STEP_FIELDS) == set(reverb_adders.Step._fields)
+    sequences.check_dataset(tf.data.Dataset.range(3))
+  assert set(sequences._STEP_FIELDS) == set(reverb_adders.Step._fields)
 
 
 def test_the_learner_checks_both_kinds_of_data():

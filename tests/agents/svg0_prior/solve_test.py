@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from temper.agents import local
+from temper.agents import policies
 from temper.agents import svg0_prior
 from temper.utils import environments
 from temper.utils import fakes
@@ -67,6 +68,6 @@ def test_point_mass_is_solved(use_prior, seed):
     seed=seed,
   ) as agent:
     agent_contract.act(agent, environment, _STEPS)
-    learnt = _mean_shortfall(agent.make_evaluation_actor(deterministic=True, seed=0))
+    learnt = _mean_shortfall(agent.make_evaluation_actor(policies.PolicyChoice("mean"), seed=0))
   # Nine tenths of the way from a random policy to the best one.
   assert learnt < 0.1 * _mean_shortfall(_RandomActor())

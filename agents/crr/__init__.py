@@ -1,0 +1,25 @@
+"""Critic-regularised regression (CRR), recurrent and feed-forward, for offline data."""
+
+from temper.agents.crr.builder import CRRBuilder
+from temper.agents.crr.config import CRRConfig
+from temper.agents.crr.learning import RCRRLearner
+from temper.agents.crr.losses import BaselineReduce
+from temper.agents.crr.losses import PolicyImprovementMode
+from temper.agents.crr.networks import CRRNetworks
+from temper.agents.crr.networks import PolicyHead
+from temper.agents.crr.networks import RecurrentCritic
+from temper.agents.crr.networks import RecurrentPolicy
+from temper.agents.crr.networks import make_networks
+
+__all__ = [
+  "BaselineReduce",
+  "CRRBuilder",
+  "CRRConfig",
+  "CRRNetworks",
+  "PolicyHead",
+  "PolicyImprovementMode",
+  "RCRRLearner",
+  "RecurrentCritic",
+  "RecurrentPolicy",
+  "make_networks",
+]
