@@ -5,9 +5,11 @@ SHELL := bash
 
 PY := .venv/bin/python
 # Each variable that is set on the command line becomes the flag of its name; an unset one passes nothing.
-FLAGS = $(foreach v,AGENT ENV STEPS DIRECTORY SEED,$(if $(findstring command line,$(origin $(v))),--$(shell echo $(v) | tr A-Z a-z)='$($(v))'))
+FLAGS = $(call flags,AGENT ENV STEPS DIRECTORY SEED)
+OFFLINE_FLAGS = $(call flags,STUDY DIRECTORY SEEDS)
+flags = $(foreach v,$(1),$(if $(findstring command line,$(origin $(v))),--$(shell echo $(v) | tr A-Z a-z)='$($(v))'))
 
-.PHONY: help train test check format setup lock build-file typing
+.PHONY: help train offline test check format setup lock build-file typing
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -15,6 +17,10 @@ help:  ## List the targets
 train:  ## Train: AGENT=svg0 ENV=gym:Pendulum-v1 STEPS=20000 DIRECTORY=… SEED=0 ARGS='--config.x=…'
 	@requirements/setup.sh runtime
 	@$(PY) -m temper.launchers.train $(FLAGS) $(ARGS)
+
+offline:  ## Record data, learn from it offline, compare: STUDY=modes|memory SEEDS=0,1,2 DIRECTORY=…
+	@requirements/setup.sh runtime
+	@$(PY) -m temper.launchers.offline $(OFFLINE_FLAGS) $(ARGS)
 
 test:  ## Run the tests; ARGS='-k replay' goes to pytest
 	@requirements/setup.sh dev

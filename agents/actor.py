@@ -79,8 +79,10 @@ class Actor(core.Actor):
     self._policy_version = policy_version
     self._extras: dict[str, np.ndarray] = {}
     self._act: Optional[Callable[..., list[tf.Tensor]]] = None
-    # The leaves of the recurrent state; None where an episode begins.
-    self._state: Optional[list[tf.Tensor]] = None
+    # The leaves of the recurrent state, inside of what is compiled: each tensor that is passed in
+    # and out costs as much as several operations. None until the first action.
+    self._state: Optional[list[tf.Variable]] = None
+    self._in_episode = False
     logging.info("An actor takes actions of the policy: %s.", policy.choice)
 
   @property
@@ -101,16 +103,14 @@ class Actor(core.Actor):
         look.
     """
     leaves = [np.asarray(leaf) for leaf in tree.flatten(observation)]
-    if self._state is None:
-      self._state = self._initial_state()
+    if not self._in_episode:
+      self._set_state(self._initial_state())
     if self._act is None:
       self._act = self._compile(observation, leaves)
     seed = np.array([self._seed, self._num_actions % (2**31)], np.int32)
     self._num_actions += 1
     try:
-      action, extras, self._state = self._act(
-        tf.constant(seed), *map(tf.constant, leaves), *self._state
-      )
+      action, extras = self._act(tf.constant(seed), *map(tf.constant, leaves))
     except tf.errors.InvalidArgumentError as error:
       raise ValueError(f"The policy cannot choose an action. {_diverged(observation)}") from error
     action = tree.map_structure(lambda x: np.asarray(x.numpy()), action)
@@ -122,30 +122,40 @@ class Actor(core.Actor):
   def _initial_state(self) -> list[tf.Tensor]:
     return [tf.convert_to_tensor(x) for x in tree.flatten(self._policy.initial_state(1))]
 
+  def _set_state(self, leaves: Sequence[tf.Tensor]) -> None:
+    if self._state is None:
+      self._state = [tf.Variable(leaf, trainable=False) for leaf in leaves]
+    for variable, leaf in zip(self._state, leaves):
+      variable.assign(leaf)
+    self._in_episode = True
+
   def _compile(
     self, observation: types.NestedArray, leaves: Sequence[np.ndarray]
   ) -> Callable[..., Any]:
-    """Compiles all that an action takes: seed, observation and state in; action and state out."""
-    structure = self._policy.initial_state(1)
+    """Compiles all that an action takes: seed and observation in, action and extras out."""
+    structure, variables = self._policy.initial_state(1), self._state or []
 
-    def act(seed: tf.Tensor, *tensors: tf.Tensor) -> tuple[Any, list[tf.Tensor], list[tf.Tensor]]:
-      batched = tree.unflatten_as(observation, [leaf[None] for leaf in tensors[: len(leaves)]])
-      state = tree.unflatten_as(structure, tensors[len(leaves) :])
+    def act(seed: tf.Tensor, *leaves: tf.Tensor) -> tuple[Any, list[tf.Tensor]]:
+      batched = tree.unflatten_as(observation, [leaf[None] for leaf in leaves])
+      state = tree.unflatten_as(structure, [variable.read_value() for variable in variables])
       acted = self._policy(batched, state, seed)
+      for variable, leaf in zip(variables, tree.flatten(acted.next_state)):
+        variable.assign(leaf)
       first = lambda x: x[0]
       extras = [
         first(compute(acted.distribution, acted.action))
         for compute in self._compiled_extras.values()
       ]
-      return tree.map_structure(first, acted.action), extras, tree.flatten(acted.next_state)
+      return tree.map_structure(first, acted.action), extras
 
-    signature = [tf.TensorSpec([2], tf.int32)]
-    signature += [tf.TensorSpec(x.shape, x.dtype) for x in (*leaves, *(self._state or ()))]
-    return tf.function(act, autograph=False).get_concrete_function(*signature)
+    signature = [tf.TensorSpec(leaf.shape, leaf.dtype) for leaf in leaves]
+    return tf.function(act, autograph=False).get_concrete_function(
+      tf.TensorSpec([2], tf.int32), *signature
+    )
 
   def observe_first(self, timestep: dm_env.TimeStep) -> None:
     """Begins an episode: resets the recurrent state and stores the first observation."""
-    self._state = None
+    self._in_episode = False
     if self._adder:
       self._adder.add_first(timestep)
 
@@ -169,7 +179,7 @@ class Actor(core.Actor):
     In the middle of an episode that is the recurrent state too.
     """
     state: dict[str, Any] = {"num_actions": self._num_actions}
-    if self._state:
+    if self._in_episode and self._state:
       state["recurrent_state"] = [leaf.numpy().tolist() for leaf in self._state]
     return state
 
@@ -180,13 +190,13 @@ class Actor(core.Actor):
       ValueError: if the recurrent state is not of this policy.
     """
     self._num_actions = int(state["num_actions"])
-    self._state = None
+    self._in_episode = False
     if "recurrent_state" not in state:
       return
     initial, saved = self._initial_state(), state["recurrent_state"]
     if len(saved) != len(initial):
       raise ValueError(f"{len(saved)} recurrent states were saved; the policy has {len(initial)}.")
-    self._state = [tf.constant(x, leaf.dtype, leaf.shape) for x, leaf in zip(saved, initial)]
+    self._set_state([tf.constant(x, leaf.dtype, leaf.shape) for x, leaf in zip(saved, initial)])
 
 
 def _diverged(observation: types.NestedArray) -> str:

@@ -130,7 +130,9 @@ class Learner(acme.Learner, abc.ABC):
     )
     self._fetch_in_graph = fetch_in_graph
     # Apart from the step: a copy is rare, and its mere presence in the graph costs every step time.
-    self._copy_to_targets = tf.function(self._copy_on_all_replicas, autograph=False)
+    self._copy_to_targets = tf.function(
+      self._copy_on_all_replicas, autograph=False
+    ).get_concrete_function()
     # TensorFlow has no public way to interrupt an iterator that waits, and Reverb's waits for ever
     # for a lost server.
     self._cancellation = cancellation.CancellationManager()
@@ -210,12 +212,14 @@ class Learner(acme.Learner, abc.ABC):
     self._metric_names = tuple(metrics)
     return tf.stack(list(metrics.values()))
 
-  def _update_all(self, sample: Any) -> tuple[tf.Tensor, Any]:
+  def _update_all(self, sample: Any) -> tuple[tf.Tensor, dict[str, Any]]:
     metrics = self._strategy.run(self._replica_step, args=(sample,))
-    # Equal on all replicas. The batch is returned too, to look at when something is wrong.
-    return self._strategy.experimental_local_results(metrics)[0], sample
+    # Equal on all replicas. What a batch can be wrong in is returned too, to look at when something
+    # is; the rest of it would only cost time.
+    tensors = learner_data.floating_tensors(sample, self._strategy)
+    return self._strategy.experimental_local_results(metrics)[0], tensors
 
-  def _fetch_and_update(self) -> tuple[tf.Tensor, Any]:
+  def _fetch_and_update(self) -> tuple[tf.Tensor, dict[str, Any]]:
     return self._update_all(next(self._iterator))
 
   def _copy_on_all_replicas(self) -> None:
@@ -234,9 +238,9 @@ class Learner(acme.Learner, abc.ABC):
     copies = self._target_variables and self.num_steps % self._target_update_period == 0
     if copies and self._target_update is TargetUpdate.BEFORE_GRADIENTS:
       self._copy_to_targets()
-    values, sample = self._next_update()
+    values, batch = self._next_update()
     metrics = dict(zip(self._metric_names, values.numpy().tolist()))
-    self._check_finite(metrics, sample)
+    self._check_finite(metrics, batch)
     if copies and self._target_update is TargetUpdate.AFTER_GRADIENTS:
       self._copy_to_targets()
     timestamp = time.monotonic()
@@ -251,8 +255,8 @@ class Learner(acme.Learner, abc.ABC):
     ):
       self.save_checkpoint()
 
-  def _next_update(self) -> tuple[tf.Tensor, Any]:
-    """Fetches a batch and learns from it; returns the metrics' values, and the batch."""
+  def _next_update(self) -> tuple[tf.Tensor, dict[str, Any]]:
+    """Fetches a batch and learns from it; returns the metrics' values, and the batch's numbers."""
     try:
       if self._fetch_in_graph:
         if self._cancellable_step is None:
@@ -274,19 +278,19 @@ class Learner(acme.Learner, abc.ABC):
     """
     self._cancellation.start_cancel()
 
-  def _check_finite(self, metrics: Mapping[str, float], sample: Any) -> None:
+  def _check_finite(self, metrics: Mapping[str, float], batch: Mapping[str, Any]) -> None:
     bad = [
       n for n, v in metrics.items() if n.endswith(("loss", "gradient_norm")) and not np.isfinite(v)
     ]
     if not bad:
       return
-    batch = learner_data.names_of_non_finite(sample, self._strategy)
+    names = learner_data.names_of_non_finite(batch, self._strategy)
     cause, mend = (
       "Every tensor of the batch was finite.",
       "a lower learning rate or max_gradient_norm",
     )
-    if batch:
-      cause = f"In the batch, {', '.join(batch)} held NaN or infinity."
+    if names:
+      cause = f"In the batch, {', '.join(names)} held NaN or infinity."
       mend = "the environment or the data mended that the batch came from"
     raise NonFiniteError(
       f"Learner step {self.num_steps}: {', '.join(f'{n} = {metrics[n]}' for n in bad)}. {cause} "

@@ -1,6 +1,6 @@
 """A learner's data under a `tf.distribute` strategy: how batches are fetched and looked into."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Union
 
 import numpy as np
@@ -43,19 +43,32 @@ def make_iterator(dataset: Dataset, strategy: tf.distribute.Strategy) -> tuple[I
   return dataset, isinstance(dataset, tf.data.Iterator)
 
 
-def names_of_non_finite(sample: Any, strategy: tf.distribute.Strategy) -> list[str]:
-  """Returns the names of a batch's tensors that hold NaN or infinity on any replica.
+def floating_tensors(sample: Any, strategy: tf.distribute.Strategy) -> dict[str, Any]:
+  """Returns those of a batch's tensors that can hold NaN or infinity, by their path.
 
   Args:
     sample: a `reverb.ReplaySample` or another nest; several replicas have per-replica values in it.
     strategy: the strategy that the batch was made under.
   """
-  names = []
-  for path, leaf in tree.flatten_with_path(getattr(sample, "data", sample)):
-    parts = strategy.experimental_local_results(leaf)
-    if parts[0].dtype.is_floating and not all(np.isfinite(part.numpy()).all() for part in parts):
-      names.append("/".join(str(part) for part in path))
-  return names
+  return {
+    "/".join(str(part) for part in path): leaf
+    for path, leaf in tree.flatten_with_path(getattr(sample, "data", sample))
+    if strategy.experimental_local_results(leaf)[0].dtype.is_floating
+  }
+
+
+def names_of_non_finite(tensors: Mapping[str, Any], strategy: tf.distribute.Strategy) -> list[str]:
+  """Returns the names of tensors that hold NaN or infinity on any replica.
+
+  Args:
+    tensors: what `floating_tensors` returns.
+    strategy: the strategy that the batch was made under.
+  """
+  return [
+    name
+    for name, tensor in tensors.items()
+    if not all(np.isfinite(part).all() for part in strategy.experimental_local_results(tensor))
+  ]
 
 
 def _distribute(dataset: tf.data.Dataset, strategy: tf.distribute.Strategy) -> Iterator[Any]:

@@ -18,8 +18,10 @@ from absl import app
 from absl import flags
 import tensorflow as tf
 
+from temper.launchers import benchmark_boltzmann
 from temper.launchers import benchmark_crr
 from temper.launchers import benchmark_svg0
+from temper.launchers import benchmark_windows
 from temper.launchers.benchmark_case import OURS
 from temper.launchers.benchmark_case import THEIRS
 from temper.launchers.benchmark_case import Case
@@ -39,7 +41,11 @@ _FIRST_STEP_OF = flags.DEFINE_string(
 )
 _ROW_OF = flags.DEFINE_string("row_of", None, "Internal: the case that this process runs.")
 
-CASES: dict[str, Case] = {**benchmark_svg0.CASES, **benchmark_crr.CASES}
+CASES: dict[str, Case] = {
+  **benchmark_svg0.CASES,
+  **benchmark_crr.CASES,
+  **benchmark_boltzmann.CASES,
+}
 
 
 def _time_calls(function: Callable[[], object], calls: int) -> float:
@@ -69,14 +75,15 @@ def _time_first_steps(name: str, rounds: int) -> dict[str, list[float]]:
   seconds: dict[str, list[float]] = {label: [] for label in sides}
   for _ in range(rounds):
     for label, (side, case_name) in sides.items():
-      printed = _in_own_process(f"--first_step_of={side},{case_name}", CASES[name])
+      printed = _in_own_process(f"--first_step_of={side},{case_name}", CASES[name].threads)
       seconds[label].append(float(printed.split()[-1]))
   return seconds
 
 
-def _in_own_process(flag: str, case: Case) -> str:
-  """Runs this module with a flag and the case's threads, and returns what it prints."""
-  threads = case.threads if _INTRA_OP_THREADS.value is None else _INTRA_OP_THREADS.value
+def _in_own_process(flag: str, threads: int) -> str:
+  """Runs this module with a flag and a case's threads, and returns what it prints."""
+  if _INTRA_OP_THREADS.value is not None:
+    threads = _INTRA_OP_THREADS.value
   command = [sys.executable, "-m", "temper.launchers.benchmark", flag]
   command += [f"--intra_op_threads={threads}", f"--rounds={_ROUNDS.value}"]
   result = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -111,17 +118,20 @@ def _main(argv: Sequence[str]) -> int:
     print(_time_calls(CASES[name].make(side), 1))
     return 0
   if _ROW_OF.value:
-    print(_run_case(_ROW_OF.value, _ROUNDS.value))
+    own = _ROW_OF.value in benchmark_windows.SIZES
+    print(benchmark_windows.row(_ROW_OF.value) if own else _run_case(_ROW_OF.value, _ROUNDS.value))
     return 0
-  names = list(CASES) if _CASES.value == ["all"] else _CASES.value
-  unknown = [name for name in names if name not in CASES]
+  known = [*CASES, *benchmark_windows.SIZES]
+  names = known if _CASES.value == ["all"] else _CASES.value
+  unknown = [name for name in names if name not in known]
   if unknown:
-    print(f"There is no case {', '.join(unknown)}; there are {', '.join(CASES)}.", file=sys.stderr)
+    print(f"There is no case {', '.join(unknown)}; there are {', '.join(known)}.", file=sys.stderr)
     return 2
   print(f"{'case':16} {OURS:>10}    {THEIRS:>10}      ratio (theirs / ours) [min, max]   target")
   for name in names:
     # Threads are set once in a process, so each case has one of its own.
-    print(_in_own_process(f"--row_of={name}", CASES[name]), end="", flush=True)
+    threads = CASES[name].threads if name in CASES else 0
+    print(_in_own_process(f"--row_of={name}", threads), end="", flush=True)
   return 0
 
 

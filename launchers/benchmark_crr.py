@@ -2,7 +2,7 @@
 
 import copy
 import dataclasses
-from typing import Any, Callable
+from typing import Any, Callable, Optional
 
 from acme import specs
 from acme.adders.reverb import base as adder_base
@@ -15,6 +15,7 @@ import sonnet as snt
 import tensorflow as tf
 
 from temper.agents import crr
+from temper.agents import learner_data
 from temper.launchers import benchmark_case
 
 
@@ -38,8 +39,16 @@ _SHORT = LearnerSize(batch_size=256, sequence_length=10)
 _LONG = LearnerSize(batch_size=8, sequence_length=80)
 
 
-def make_learner_step(side: str, size: LearnerSize) -> Callable[[], None]:
-  """Makes a learner of one side on a fixed random batch; returns its step function."""
+def make_learner_step(
+  side: str, size: LearnerSize, dataset: Optional[learner_data.Dataset] = None
+) -> Callable[[], None]:
+  """Makes a learner of one side; returns its step function.
+
+  Args:
+    side: `OURS` or `THEIRS`.
+    size: sizes of networks and batch.
+    dataset: what it learns from; None: one random batch over and over.
+  """
   spec = environment_spec(size)
   if side == benchmark_case.OURS:
     networks = crr.make_networks(
@@ -57,7 +66,9 @@ def make_learner_step(side: str, size: LearnerSize) -> Callable[[], None]:
     online = make_acme_networks(size)
     make = acme_crr.RCRRLearner
   targets = copy.deepcopy(online)
-  return make(*online, *targets, _dataset(size), logger=loggers.NoOpLogger()).step
+  if dataset is None:
+    dataset = _dataset(size)
+  return make(*online, *targets, dataset, logger=loggers.NoOpLogger()).step
 
 
 def make_acme_networks(size: LearnerSize) -> tuple[snt.RNNCore, snt.RNNCore]:

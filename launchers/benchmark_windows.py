@@ -8,15 +8,14 @@ from typing import Any, Callable
 
 import numpy as np
 import reverb
-import sonnet as snt
 import tensorflow as tf
 
+from temper.launchers import benchmark_case
+from temper.launchers import benchmark_crr
 from temper.utils import datasets
-from temper.utils import mlp
 from temper.utils.datasets import windows
 
-# Given the iterator over batches, makes the function that takes one batch and learns from it.
-StepMaker = Callable[[Iterator[reverb.ReplaySample]], Callable[[], object]]
+_Step = Callable[[], object]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,6 +68,10 @@ class Waiting:
   batches_per_second: float
 
 
+# Given the iterator over batches, makes the function that takes one batch and learns from it.
+StepMaker = Callable[[WindowsSize, Iterator[reverb.ReplaySample]], _Step]
+
+
 class _TimedIterator:
   """Passes on an iterator's items and keeps how long each was waited for."""
 
@@ -113,46 +116,31 @@ def make_dataset(size: WindowsSize) -> tf.data.Dataset:
   )
 
 
-def make_recurrent_step(iterator: Iterator[reverb.ReplaySample]) -> Callable[[], object]:
-  """Makes a stand-in for a learner's step: two recurrent networks, unrolled and differentiated.
-
-  The networks are LayerNormMLP(256, 256) and LSTM(256) with a linear head: the load of a learner's
-  online networks, without its losses.
-  """
-  cores = [
-    snt.DeepRNN([mlp.LayerNormMLP([256, 256], seed=seed), snt.LSTM(256), snt.Linear(51)])
-    for seed in range(2)
-  ]
-
-  @tf.function(autograph=False)
-  def learn(sample: reverb.ReplaySample) -> tf.Tensor:
-    rows = tf.concat([sample.data.observation, sample.data.action], axis=-1)
-    inputs = tf.transpose(rows, [1, 0, 2])  # [T, B, ...]
-    with tf.GradientTape() as tape:
-      loss = tf.constant(0.0)
-      for core in cores:
-        outputs, _ = snt.static_unroll(core, inputs, core.initial_state(tf.shape(inputs)[1]))
-        loss += tf.reduce_mean(tf.square(outputs))
-    weights = [v for core in cores for v in core.trainable_variables]
-    return tf.linalg.global_norm(tape.gradient(loss, weights))
-
-  return lambda: learn(next(iterator)).numpy()
+def make_learner_step(size: WindowsSize, iterator: Iterator[reverb.ReplaySample]) -> _Step:
+  """Makes a recurrent CRR learner that learns from the iterator; returns its step function."""
+  learner_size = benchmark_crr.LearnerSize(
+    batch_size=size.batch_size,
+    sequence_length=size.sequence_length,
+    observation_size=size.observation_size,
+    action_size=size.action_size,
+  )
+  return benchmark_crr.make_learner_step(benchmark_case.OURS, learner_size, iterator)
 
 
 def measure(
-  size: WindowsSize, make_step: StepMaker = make_recurrent_step, steps: int = 100
+  size: WindowsSize, make_step: StepMaker = make_learner_step, steps: int = 100
 ) -> Waiting:
   """Measures how long steps wait for windows while they learn, in this process.
 
   Args:
     size: sizes of dataset and batch.
-    make_step: makes the learner's step from an iterator, which it must advance by `next` outside
-      of graphs, as a learner does that is given an iterator.
+    make_step: makes the learner's step from sizes and an iterator, which it must advance by `next`
+      outside of graphs, as a learner does that is given an iterator.
     steps: how many steps to time, at least 1; two more come first, to trace.
   """
   dataset = make_dataset(size)
   timed = _TimedIterator(iter(dataset))
-  step = make_step(timed)
+  step = make_step(size, timed)
   for _ in range(2):
     step()
   timed.seconds.clear()
@@ -165,10 +153,10 @@ def measure(
   )
 
 
-def row(name: str, make_step: StepMaker = make_recurrent_step, steps: int = 100) -> str:
+def row(name: str, steps: int = 100) -> str:
   """Measures a case of `SIZES` and returns it as one line of a table."""
   size = SIZES[name]
-  waiting = measure(size, make_step, steps)
+  waiting = measure(size, steps=steps)
   verdict = "met" if waiting.share < MAXIMUM_WAITING_SHARE else "MISSED"
   return (
     f"{name:16} waits {waiting.wait_ms:.3f} ms of {waiting.step_ms:.1f} ms: {waiting.share:.2%} of "

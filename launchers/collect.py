@@ -197,7 +197,7 @@ def _source(values: dict[str, Any], agent_config: Any) -> "tuple[Any, str, dict[
   options = environment_flags.environment_options(values)
   if values["run"] is not None:
     choice = policies.PolicyChoice(
-      values["eval_policy"] or PolicyKind.RAW.value,
+      PolicyKind(values["eval_policy"] or PolicyKind.RAW),
       beta=_or(values["beta"], 1.0),
       num_action_samples=_or(values["num_action_samples"], 16),
     )

@@ -1,6 +1,6 @@
 """Records episodes and stores them, as a function."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 import contextlib
 import dataclasses
 import os
@@ -163,7 +163,7 @@ class _Recording:
     self._steps = 0
     self.stop: Optional[StopRequested] = None
 
-  def episodes(self) -> Iterator[datasets.Episode]:
+  def episodes(self) -> Generator[datasets.Episode, None, None]:
     """Plays all parts."""
     for number, part in enumerate(self._config.parts):
       seed = int(np.random.SeedSequence([self._config.seed, number]).generate_state(1)[0])

@@ -9,7 +9,7 @@ import sys
 import textwrap
 from typing import Any, Callable, NamedTuple, Optional, Union
 
-from absl import flags
+from absl import flags as absl_flags
 
 from temper.launchers import config_flags
 from temper.launchers import stopping
@@ -32,7 +32,7 @@ class Flag(NamedTuple):
   name: str
   kind: Union[str, list[str]]
   default: Any
-  lower: Optional[float]
+  lower: Optional[int]
   text: str
 
 
@@ -70,7 +70,7 @@ class CommandLine:
     """Returns the values of the program's own flags, whatever `--config` flags there are.
 
     Raises:
-      flags.Error: if a value is refused.
+      absl_flags.Error: if a value is refused.
     """
     parsed = self._define()
     words = [word for word in argv if not re.match(r"^--?(no)?config\b", word)]
@@ -91,13 +91,13 @@ class CommandLine:
 
     Raises:
       ValueError: if a word or a value is refused.
-      flags.Error: the same.
+      absl_flags.Error: the same.
     """
     parsed = self._define()
     words = list(argv) if config is None else config_flags.define(config, argv, parsed)
     try:
       stray = parsed(words)[1:]
-    except flags.UnrecognizedFlagError as error:
+    except absl_flags.UnrecognizedFlagError as error:
       raise ValueError(self._unknown_flag(error.flagname)) from None
     if stray:
       raise config_flags.ConfigError(f"{stray[0]!r} is no flag: flags begin with --. See --help.")
@@ -136,25 +136,25 @@ class CommandLine:
         lines.append(f"  --config.{name}={value}  ({config_flags.describe(hint)})")
     return "\n".join(lines)
 
-  def _define(self) -> flags.FlagValues:
+  def _define(self) -> absl_flags.FlagValues:
     """Defines the flags in a set of their own: a process may parse several command lines."""
-    values = flags.FlagValues()
+    values = absl_flags.FlagValues()
     # Flags may follow a value: `--config.batch_size 32 --steps 100`.
     values.set_gnu_getopt(True)
     for name, kind, default, lower, text in self._all:
       if isinstance(kind, list):
-        flags.DEFINE_enum(name, default, kind, text, flag_values=values)
+        absl_flags.DEFINE_enum(name, default, kind, text, flag_values=values)
       elif kind == "integer":
         parser = _IntegerParser(lower_bound=lower)
-        flags.DEFINE(parser, name, default, text, values, flags.ArgumentSerializer())
+        absl_flags.DEFINE(parser, name, default, text, values, absl_flags.ArgumentSerializer())
       elif kind == "float":
-        flags.DEFINE_float(name, default, text, lower_bound=lower, flag_values=values)
+        absl_flags.DEFINE_float(name, default, text, lower_bound=lower, flag_values=values)
       elif kind == "boolean":
-        flag = flags.BooleanFlag(name, default, text)
+        flag = absl_flags.BooleanFlag(name, default, text)
         flag.parser = _BooleanParser()
-        flags.DEFINE_flag(flag, values)
+        absl_flags.DEFINE_flag(flag, values)
       else:
-        flags.DEFINE_string(name, default, text, flag_values=values)
+        absl_flags.DEFINE_string(name, default, text, flag_values=values)
     return values
 
   def _unknown_flag(self, name: str) -> str:
@@ -220,7 +220,7 @@ def set_threads(count: int) -> None:
     print("--intra_op_threads has no effect: TensorFlow runs already.", file=sys.stderr)
 
 
-class _IntegerParser(flags.IntegerParser):
+class _IntegerParser(absl_flags.IntegerParser):
   """absl's, with a message that says what was expected."""
 
   def convert(self, argument: Any) -> int:
@@ -230,7 +230,7 @@ class _IntegerParser(flags.IntegerParser):
       raise ValueError(f"{argument!r} is not an integer.") from None
 
 
-class _BooleanParser(flags.BooleanParser):
+class _BooleanParser(absl_flags.BooleanParser):
   """absl's, with a message that says what was expected."""
 
   def parse(self, argument: Any) -> bool:

@@ -143,7 +143,7 @@ def train_ours(
   if status:
     raise ComparisonError(f"{shlex.join(command)} ended with {status}.")
   logs = run_directory.RunDirectory(str(directory)).logs
-  curves = {}
+  curves: dict[policy_kinds.PolicyKind, comparison.Curve] = {}
   for kind in kinds:
     curve = comparison.read_curve(os.path.join(logs, "evaluation.csv"), kind.mode)
     # d3rlpy is not evaluated before its first update.

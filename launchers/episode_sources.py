@@ -100,7 +100,7 @@ class RunSource(Source):
         f"{self.directory} holds no run: {path} cannot be read ({error})."
       ) from error
     missing = {"agent", "environment", "config"} - set(record)
-    if missing or record["agent"] not in agent_table.AGENTS or "dataset" in record:
+    if missing or record["agent"] not in agent_table.AGENTS or record.get("dataset") is not None:
       raise ValueError(
         f"{self.directory} holds no run of the train launcher: its config.json has the agent "
         f"{record.get('agent')!r}; runs of {list(agent_table.AGENTS)} that learnt while they acted "

@@ -5,9 +5,9 @@ import contextlib
 import dataclasses
 from typing import Any, Callable, Union
 
-from acme import core
 import dm_env
 
+from temper.agents import actor as actor_lib
 from temper.agents import policies
 from temper.launchers import artefacts
 from temper.utils import environments
@@ -18,7 +18,7 @@ from temper.utils.progress import Progress
 # Steps of one evaluation episode after which, and after as many more, the user is told of it.
 _LONG_EPISODE = 10_000
 
-MakeActor = Callable[[policies.PolicyChoice, int], core.Actor]
+MakeActor = Callable[[policies.PolicyChoice, int], actor_lib.Actor]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,6 +71,7 @@ class Evaluator:
     self._seed = seed
     self._progress = progress
     self._check_stop = check_stop
+    self._actors: dict[policies.PolicyChoice, tuple[actor_lib.Actor, dict[str, Any]]] = {}
 
   def evaluate(self, choice: policies.PolicyChoice, episodes: int) -> evaluation.EvaluationResult:
     """Plays episodes from the starts that every evaluation has.
@@ -92,11 +93,20 @@ class Evaluator:
 
     return evaluation.evaluate(
       self._environment,
-      self._make_actor(choice, self._seed),
+      self._actor(choice),
       episodes=episodes,
       kind=choice.kind,
       on_step=on_step,
     )
+
+  def _actor(self, choice: policies.PolicyChoice) -> actor_lib.Actor:
+    """Returns the actor of a choice as if new; to compile one takes as long as an episode."""
+    if choice not in self._actors:
+      actor = self._make_actor(choice, self._seed)
+      self._actors[choice] = actor, actor.state()
+    actor, state = self._actors[choice]
+    actor.load_state(state)
+    return actor
 
   def film(
     self, choice: policies.PolicyChoice, evaluated: evaluation.EvaluationResult, path: str
@@ -104,6 +114,6 @@ class Evaluator:
     """Films the evaluated episode of median return; where that cannot be, a note says why."""
     try:
       with contextlib.closing(self._source.make(self._seed, render=True)) as environment:
-        artefacts.film(environment, self._make_actor(choice, self._seed), evaluated, path)
+        artefacts.film(environment, self._actor(choice), evaluated, path)
     except (recording.RenderingError, ImportError) as error:
       self._progress.note(f"No GIF of an episode: {error}")

@@ -15,7 +15,16 @@ COMMANDS = {
     "temper.launchers.train_offline",
     "train an agent from a dataset on disk, or resume a run",
   ),
+  "collect": ("temper.launchers.collect", "record episodes into a dataset on disk"),
+  "offline": (
+    "temper.launchers.offline",
+    "record data, learn from it in several ways, and compare",
+  ),
   "benchmark": ("temper.launchers.benchmark", "time the agents beside dm-acme's"),
+  "benchmark-d3rlpy": (
+    "temper.launchers.benchmark_d3rlpy",
+    "train CRR and d3rlpy's CRR on the same dataset, and compare",
+  ),
 }
 
 _INTERRUPTED = 130  # What a shell expects of a process that Ctrl-C ended.

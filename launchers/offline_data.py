@@ -106,7 +106,7 @@ def prepare(
 def mean_interval(returns: np.ndarray) -> tuple[float, float]:
   """Returns the 95 % interval of the mean of episodes' returns, `[E]`."""
   if len(returns) <= _MOST_BOOTSTRAPPED:
-    return evaluation.bootstrap_interval(returns)
+    return evaluation.bootstrap_interval(returns.tolist())
   half = 1.96 * float(np.std(returns, ddof=1)) / len(returns) ** 0.5
   return float(np.mean(returns)) - half, float(np.mean(returns)) + half
 

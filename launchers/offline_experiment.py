@@ -3,19 +3,21 @@
 from collections.abc import Mapping
 import contextlib
 import dataclasses
+import os
 from typing import Any, Optional
 
 from acme.utils import counting
 
 from temper.agents import offline
-from temper.agents import policies
 from temper.launchers import artefacts
 from temper.launchers import best_checkpoints
 from temper.launchers import divergence
 from temper.launchers import evaluating
 from temper.launchers import offline_data
+from temper.launchers import offline_evaluations
 from temper.launchers import offline_training
 from temper.launchers import run_checkpoint
+from temper.launchers.offline_evaluations import BestEvaluation
 from temper.launchers.offline_experiment_config import OfflineExperimentConfig
 from temper.launchers.outcomes import Result
 from temper.launchers.outcomes import SettingsError
@@ -32,23 +34,6 @@ from temper.utils.checkpointing import Checkpointer
 from temper.utils.datasets import opening
 from temper.utils.datasets import windows
 from temper.utils.progress import Progress
-
-
-@dataclasses.dataclass(frozen=True)
-class BestEvaluation:
-  """What the best networks of a run come to, for one way to act.
-
-  Attributes:
-    step: learner steps that they had done.
-    result: over the same starts as the evaluation of the last networks.
-  """
-
-  step: int
-  result: evaluation.EvaluationResult
-
-  def as_dict(self) -> dict[str, Any]:
-    """Returns plain values that `json.dump` accepts."""
-    return {"step": self.step, **self.result.as_dict()}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,9 +93,9 @@ class _Run:
     self._config = config
     self._signal = signal
     self._directory = RunDirectory(config.directory)
-    source = evaluating.EnvironmentSource(config.environment, config.environment_options)
     environment = None
     if config.environment is not None:
+      source = evaluating.EnvironmentSource(config.environment, config.environment_options)
       environment = source.make(config.seed)
       cleanup.callback(environment.close)
     elif config.environment_options:
@@ -142,9 +127,6 @@ class _Run:
     signal.check()
 
     self._directory.open(self._record)
-    self._best = best_checkpoints.BestCheckpoints(
-      self._directory.best, resume_step=self._state.steps
-    )
     self._log = run_loggers.RunLog(
       self._directory.logs,
       resume_step=self._state.steps,
@@ -155,7 +137,7 @@ class _Run:
     self._progress = Progress(max(config.steps, self._state.steps), initial=self._state.steps)
     cleanup.callback(self._progress.close)
     self._watch = divergence.DivergenceWatch(agent_config)
-    self._evaluator: Optional[evaluating.Evaluator] = None
+    self._evaluations: Optional[offline_evaluations.OfflineEvaluations] = None
     if environment is not None:
       self._evaluator = evaluating.Evaluator(
         source,
@@ -164,6 +146,15 @@ class _Run:
         seed=config.seed,
         progress=self._progress,
         check_stop=signal.check,
+      )
+      self._evaluations = offline_evaluations.OfflineEvaluations(
+        self._evaluator,
+        config.policies,
+        agent=self._agent,
+        state=self._state,
+        best=best_checkpoints.BestCheckpoints(self._directory.best, resume_step=self._state.steps),
+        log=self._log,
+        progress=self._progress,
       )
 
   def _open(
@@ -263,57 +254,18 @@ class _Run:
     self._save()
 
   def _evaluate_while_training(self) -> float:
-    """Evaluates all policies, keeps the best networks, and returns the first mean return."""
-    results = self._evaluate_all(self._config.eval_episodes_training)
-    steps = self._state.steps
-    if steps > 0:  # Untrained networks are no result.
-      for mode, result in results.items():
-        self._best.offer(mode, steps, result.mean, self._agent.checkpointables)
-    means = ", ".join(
-      f"{mode} {result.mean:.1f} [{result.low:.1f}, {result.high:.1f}]"
-      for mode, result in results.items()
-    )
-    episodes = self._config.eval_episodes_training
-    self._progress.note(f"step {steps:,}: mean return over {episodes} episodes: {means}")
-    return next(iter(results.values())).mean
-
-  def _evaluate_all(self, episodes: int) -> dict[str, evaluation.EvaluationResult]:
-    """Evaluates each policy with the networks as they are, and logs it."""
-    if self._evaluator is None:
-      return {}
-    results = {}
-    for choice in self._config.policies:
-      result = self._evaluator.evaluate(choice, episodes)
-      self._log.write_evaluation(self._state.steps, result, self._state.wall_seconds)
-      results[result.mode] = result
-    return results
+    assert self._evaluations is not None  # Else the schedule has no evaluation.
+    return self._evaluations.while_training(self._config.eval_episodes_training)
 
   def _evaluate_at_the_end(
     self,
-  ) -> tuple[dict[str, evaluation.EvaluationResult], dict[str, BestEvaluation]]:
-    """Evaluates the last networks, and those that did best while training."""
-    final = self._evaluate_all(self._config.eval_episodes)
-    best = {}
-    for choice in self._config.policies if self._evaluator else ():
-      result = final[choice.kind.mode]
-      best[result.mode] = BestEvaluation(self._state.steps, result)
-      kept = self._best.of(result.mode)
-      if kept is not None and kept.step != self._state.steps:
-        again = self._evaluate_checkpoint(kept.path, choice)
-        if again.mean > result.mean:
-          best[again.mode] = BestEvaluation(kept.step, again)
-    return final, best
-
-  def _evaluate_checkpoint(
-    self, path: str, choice: policies.PolicyChoice
-  ) -> evaluation.EvaluationResult:
-    """Evaluates the networks of another checkpoint; the last ones are put back afterwards."""
-    objects = self._agent.checkpointables()
-    self._checkpointer.restore(path, objects)
-    try:
-      return self._evaluator.evaluate(choice, self._config.eval_episodes)
-    finally:
-      self._checkpointer.restore(self._checkpoint, objects)
+  ) -> tuple[offline_evaluations.ByMode, dict[str, BestEvaluation]]:
+    if self._evaluations is None:
+      return {}, {}
+    assert self._checkpoint is not None  # Written when training ended.
+    return self._evaluations.at_the_end(
+      self._config.eval_episodes, self._checkpointer, self._checkpoint
+    )
 
   def _finish(
     self,
@@ -324,7 +276,8 @@ class _Run:
     config, directory = self._config, self._directory
     agent_title = config.title or self._record["agent"]
     place = f" on {self._record['environment']}" if config.environment is not None else ""
-    title = f"{agent_title}{place} from {self._data.episodes.path}, seed {config.seed}"
+    name = os.path.basename(os.path.normpath(self._data.episodes.path))
+    title = f"{agent_title}{place} from {name}, seed {config.seed}"
     unexported = artefacts.export_policy(
       self._agent.builder.make_policy(self._agent.networks),
       self._data.spec,
@@ -335,7 +288,7 @@ class _Run:
     if unexported:
       self._progress.note(unexported)
     self._draw(title)
-    if config.gif and self._evaluator is not None:
+    if config.gif and self._evaluations is not None:
       choice = config.policies[0]
       self._evaluator.film(choice, final[choice.kind.mode], directory.episode)
     seconds = self._agent.learning_seconds
@@ -354,7 +307,7 @@ class _Run:
     return summary
 
   def _draw(self, title: str) -> None:
-    if self._evaluator is None:
+    if self._evaluations is None:
       return
     low, high = self._data.interval
     try:

@@ -116,8 +116,10 @@ class OfflineExperimentConfig:
     if self.environment is None:
       name = "none"
     callable_name = getattr(self.environment, "__name__", type(self.environment).__name__)
-    run = ("steps", "eval_every", "eval_episodes", "eval_episodes_training", "log_every")
-    run = (*run, "checkpoint_every", "checkpoints_to_keep", "gif", "values_from_data", "policies")
+    run: list[str] = [
+      *("steps", "policies", "eval_every", "eval_episodes", "eval_episodes_training"),
+      *("log_every", "checkpoint_every", "checkpoints_to_keep", "gif", "values_from_data"),
+    ]
     record = {
       "agent": self.agent_name or getattr(self.builder_class, "__name__", "agent"),
       "environment": self.environment_name or name or callable_name,

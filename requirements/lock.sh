@@ -24,3 +24,4 @@ compile uv --universal --python-version 3.8
 compile build "${PLATFORM[@]}" --allow-unsafe
 compile runtime "${PLATFORM[@]}" --override requirements/overrides.txt
 compile dev "${PLATFORM[@]}" --override requirements/overrides.txt
+compile peers/d3rlpy "${PLATFORM[@]}" --override requirements/peers/d3rlpy_overrides.txt

@@ -23,6 +23,7 @@ class ObservationMapping:
 
   Attributes:
     environment_spec: the environment's own nested observation spec.
+    full_spec: nested `specs.Array` of all of it in canonical form, shown or not.
     spec: nested `specs.Array` of the canonical observations, exact in structure, shape and dtype.
     indices: which numbers of the environment's vector are shown, in this order; None: all there is.
   """
@@ -40,15 +41,17 @@ class ObservationMapping:
     """
     self.environment_spec = spec
     self._converters = _map_with_path(_make_converter, spec)
-    self.spec = tree.map_structure(lambda converter: converter.spec, self._converters)
-    if not tree.flatten(self.spec):
+    self.full_spec = tree.map_structure(lambda converter: converter.spec, self._converters)
+    if not tree.flatten(self.full_spec):
       raise ValueError(
         f"the environment has no observations: its spec is {spec!r}. An agent needs at least one "
         "array."
       )
-    self.indices = None if indices is None else _check_indices(indices, self.spec)
+    self.indices = None if indices is None else _check_indices(indices, self.full_spec)
+    self.spec = self.full_spec
     if self.indices is not None:
-      self.spec = specs.Array((len(self.indices),), self.spec.dtype, name=self.spec.name)
+      full = self.full_spec
+      self.spec = specs.Array((len(self.indices),), full.dtype, name=full.name)
 
   def select(self, observation: Any) -> Any:
     """Returns what is shown of canonical observations, `[..., D]` if there are `indices`."""

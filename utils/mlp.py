@@ -48,9 +48,10 @@ class NormalisedLinear(snt.Module):
   def __call__(self, inputs: tf.Tensor) -> tf.Tensor:
     """Maps `[B, D]` to `[B, F]`."""
     self._make_weights(inputs.shape[-1])
-    x = tf.nn.bias_add(inputs @ _centre(self.w), self.b - tf.reduce_mean(self.b))
-    inverse = self._inverse_deviation(tf.reduce_mean(tf.square(x), axis=-1, keepdims=True))
-    return x * inverse * self.scale + self.offset
+    # A custom gradient knows a variable of several replicas only by its value.
+    weights = tf.convert_to_tensor(self.w)
+    x = tf.nn.bias_add(inputs @ _centre(weights), self.b - tf.reduce_mean(self.b))
+    return _normalise(x, self._epsilon) * self.scale + self.offset
 
   def given(self, fixed: tf.Tensor, rest_size: int) -> Callable[[tf.Tensor], tf.Tensor]:
     """Does what depends on the first inputs alone.
@@ -78,16 +79,13 @@ class NormalisedLinear(snt.Module):
     def finish(rest: tf.Tensor) -> tf.Tensor:
       squared = tf.reshape(tf.reshape(rest, [-1, rest_size]) @ gram, tf.shape(rest))
       variance = variance_of_p + tf.reduce_sum(rest * (squared + crossed), axis=-1, keepdims=True)
-      inverse = self._inverse_deviation(tf.reshape(variance, [-1, 1]))
+      # Rounding may leave a variance of zero slightly negative.
+      inverse = tf.math.rsqrt(tf.nn.relu(tf.reshape(variance, [-1, 1])) + self._epsilon)
       repeated = tf.tile(rows[None], [tf.shape(rest)[0], 1, 1])
       inputs = tf.reshape(tf.concat([rest, repeated], axis=-1), [-1, scaled.shape[0]])
       return tf.nn.bias_add((inputs * inverse) @ scaled, self.offset)
 
     return finish
-
-  def _inverse_deviation(self, variance: tf.Tensor) -> tf.Tensor:
-    # Rounding may leave a variance of zero slightly negative.
-    return tf.math.rsqrt(tf.nn.relu(variance) + self._epsilon)
 
   @snt.once
   def _make_weights(self, input_size: int) -> None:
@@ -106,9 +104,28 @@ def elu(features: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor
   return activations, lambda upstream: upstream * (tf.minimum(activations, 0.0) + 1.0)
 
 
-def _centre(weights: tf.Tensor) -> tf.Tensor:
-  """Subtracts each row's mean."""
-  return weights - tf.reduce_mean(weights, axis=1, keepdims=True)
+@tf.custom_gradient
+def _centre(weights: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
+  """Subtracts each row's mean, which is a projection, so that the derivative does the same."""
+  subtract_mean = lambda x: x - tf.reduce_mean(x, axis=1, keepdims=True)
+  return subtract_mean(weights), subtract_mean
+
+
+def _normalise(centred: tf.Tensor, epsilon: float) -> tf.Tensor:
+  """Divides each row of a mean of zero by its deviation.
+
+  The derivative is that of `x / sqrt(mean(x²) + epsilon)` in its shortest form: traced back through
+  the square root it takes twice the operations.
+  """
+
+  @tf.custom_gradient
+  def normalise(x: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
+    inverse = tf.math.rsqrt(tf.reduce_mean(tf.square(x), axis=-1, keepdims=True) + epsilon)
+    y = x * inverse
+    along = lambda upstream: y * tf.reduce_mean(upstream * y, axis=-1, keepdims=True)
+    return y, lambda upstream: inverse * (upstream - along(upstream))
+
+  return normalise(centred)
 
 
 class LayerNormMLP(snt.Module):

@@ -89,20 +89,26 @@ class LSTM(snt.LSTM):
       next states.
     """
     hidden, cell = state
-    # One product for each gate: splitting a large product afterwards would copy it.
-    of_inputs = tf.split(self.input_to_hidden, 4, axis=1)
     of_state = tf.split(hidden @ self.hidden_to_hidden + self.b, 4, axis=1)
     num_rows, size = tf.shape(cell)[0], self._hidden_size
 
     def step(inputs: tf.Tensor) -> tuple[tf.Tensor, snt.LSTMState]:
+      products = self._gates_of_inputs(inputs)
       gates = [
-        tf.reshape(inputs @ weights, [-1, num_rows, size]) + given
-        for weights, given in zip(of_inputs, of_state)
+        tf.reshape(product, [-1, num_rows, size]) + given
+        for product, given in zip(products, of_state)
       ]
       next_state = [tf.reshape(x, [-1, size]) for x in _advance(_activate(gates), cell)]
       return next_state[0], snt.LSTMState(*next_state)
 
     return step
+
+  def _gates_of_inputs(self, inputs: tf.Tensor) -> Sequence[tf.Tensor]:
+    """Returns the inputs' part of each gate; of weights and product the smaller one is split."""
+    weights = self.input_to_hidden
+    if inputs.shape[0] is not None and inputs.shape[0] < weights.shape[0]:
+      return tf.split(inputs @ weights, 4, axis=1)
+    return [inputs @ part for part in tf.split(weights, 4, axis=1)]
 
 
 def unroll(

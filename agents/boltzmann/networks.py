@@ -3,7 +3,7 @@
 from typing import Any, Callable, NamedTuple, Optional
 
 from acme import types
-from acme.tf.networks import recurrence
+from acme.tf.networks.recurrence import PolicyCriticRNNState
 import sonnet as snt
 import tensorflow as tf
 import tree
@@ -11,8 +11,6 @@ import tree
 from temper.agents.boltzmann import sampling
 from temper.utils import checks
 from temper.utils import distributions
-
-PolicyCriticRNNState = recurrence.PolicyCriticRNNState
 
 # From the chosen index `[B]` to what belongs to it.
 _OfChosen = Callable[[tf.Tensor], types.NestedTensor]

@@ -137,7 +137,7 @@ def as_values(output: Any, shape: Any) -> tf.Tensor:
   """
   values = output if tf.is_tensor(output) or not hasattr(output, "mean") else output.mean()
   values = tf.convert_to_tensor(values)
-  static = [size if isinstance(size, int) else None for size in shape]
+  static: list[Any] = [size if isinstance(size, int) else None for size in shape]
   rows = None if None in static else static[0] * static[1]
   allowed = ([rows], [rows, 1], static, [*static, 1])
   if not any(values.shape.is_compatible_with(tf.TensorShape(wanted)) for wanted in allowed):

@@ -1,6 +1,6 @@
 """The CRR learner: one batch of sequences in, an updated policy and critic out."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 import os
 from typing import Any, NamedTuple, Optional, Union
 
@@ -14,6 +14,7 @@ import tree
 from temper.agents import learner as learner_lib
 from temper.agents import learner_data
 from temper.agents import sequences
+from temper.agents.crr import batches
 from temper.agents.crr import losses
 from temper.agents.crr import snapshots
 from temper.agents.crr import unrolling
@@ -23,17 +24,6 @@ from temper.utils import svg0_utils
 
 # Acme's bound of the global norm of each network's gradient.
 MAX_GRADIENT_NORM = 40.0
-
-
-class _Batch(NamedTuple):
-  """A batch of sequences, time-major; T' is burn-in and T together."""
-
-  observation: types.NestedTensor  # Nest of [T', B, ...].
-  action: tf.Tensor  # [T', B, A]
-  reward: tf.Tensor  # [T', B], scaled.
-  discount: tf.Tensor  # [T', B], the environment's times the agent's.
-  start_of_episode: tf.Tensor  # bool [T', B]
-  masked_pair: tf.Tensor  # bool [T' - 1, B], whether a step and its successor are no pair.
 
 
 class _Pairs(NamedTuple):
@@ -199,14 +189,19 @@ class RCRRLearner(learner_lib.Learner):
     sequences.check_sample(sample)  # While the graph is made: it costs later steps nothing.
     steps = sequences.steps_of(sample)
     self._check_length(steps)
-    batch = self._to_batch(steps)
+    batch = batches.make_batch(
+      steps,
+      burn_in_length=self._burn_in_length,
+      reward_scale=self._reward_scale,
+      agent_discount=self._discount,
+    )
     target_logits_t = self._target_returns(batch, seed)
     with tf.GradientTape(persistent=True) as tape:
       pairs = self._evaluate_pairs(batch, seed, tape)
       critic_losses = losses.categorical_td_loss(
         pairs.q_logits_tm1,
-        self._trained(batch.reward),
-        self._trained(batch.discount),
+        batch.trained(batch.reward),
+        batch.trained(batch.discount),
         target_logits_t,
         pairs.atoms,
       )
@@ -226,39 +221,13 @@ class RCRRLearner(learner_lib.Learner):
       metrics[f"{name}_gradient_norm"] = self._apply_gradients(name, gradient)
     metrics.update(pairs.metrics)
     outside = losses.mass_outside_support(
-      self._trained(batch.reward), self._trained(batch.discount), target_logits_t, pairs.atoms
+      batch.trained(batch.reward), batch.trained(batch.discount), target_logits_t, pairs.atoms
     )
-    metrics["target_outside_support_share"] = self._mean_of_valid(batch, outside)
+    metrics["target_outside_support_share"] = batch.mean_of_valid(outside)
     age = sequences.age_of_samples(steps, self._num_steps.read_value())
     return metrics if age is None else {**metrics, "sample_age": age}
 
-  def _to_batch(self, steps: Any) -> _Batch:
-    fields = (steps.observation, steps.action, steps.reward, steps.discount, steps.start_of_episode)
-    valid = steps.extras.get("valid_mask") if isinstance(steps.extras, Mapping) else None
-    masks = () if valid is None else (valid,)
-    (observation, action, reward, discount, start), masks = sequences.to_time_major((fields, masks))
-    masked_pair = start[1:]
-    action, reward, discount = (tf.cast(x, tf.float32) for x in (action, reward, discount))
-    if masks:
-      # Whatever padding holds, NaN included, must reach neither a loss nor a gradient.
-      observation, action, reward, discount = tree.map_structure(
-        lambda x: _zero_where_not(masks[0], x), (observation, action, reward, discount)
-      )
-      masked_pair = tf.logical_not(masks[0][:-1] & masks[0][1:]) | masked_pair
-    return _Batch(
-      observation,
-      action,
-      self._reward_scale * reward,
-      self._discount * discount,
-      start,
-      masked_pair,
-    )
-
-  def _trained(self, x: tf.Tensor) -> tf.Tensor:
-    """Cuts `[T', ...]` to the steps t-1 of the pairs that are trained on, `[T - 1, ...]`."""
-    return x[self._burn_in_length : -1]
-
-  def _target_returns(self, batch: _Batch, seed: tf.Tensor) -> tf.Tensor:
+  def _target_returns(self, batch: batches.Batch, seed: tf.Tensor) -> tf.Tensor:
     """Target distribution at the steps t of all pairs, before reward and discount.
 
     The target networks never see step 0: else they would be unrolled for a step more than the
@@ -268,26 +237,18 @@ class RCRRLearner(learner_lib.Learner):
     Returns:
       `[T - 1, B, K]`, log-probabilities up to a constant.
     """
-    size = sequences.batch_size(batch.reward, axis=1)
-    policy_state = self._target_policy.initial_state(size)
-    critic_state = self._target_critic.initial_state(size)
-    forget = tf.concat([batch.start_of_episode[:1], batch.start_of_episode[:-1]], axis=0)
-    first = 1 + self._burn_in_length
-    warm_up = lambda x: x[1:first]
-    after = lambda x: x[first:]
-    if self._burn_in_length:
-      observation, action, start = tree.map_structure(
-        warm_up, (batch.observation, batch.action, forget)
-      )
+    policy_state = self._target_policy.initial_state(batch.size)
+    critic_state = self._target_critic.initial_state(batch.size)
+    first = 1 + batch.burn_in_length
+    if batch.burn_in_length:
+      observation, action, start = tree.map_structure(lambda x: x[1:first], batch.target_inputs)
       policy_state = unrolling.unroll_policy(
         self._target_policy, observation, policy_state, start
       ).final_state
       critic_state = unrolling.unroll_critic(
         self._target_critic, observation, action, critic_state, start
       ).final_state
-    observation, action, start = tree.map_structure(
-      after, (batch.observation, batch.action, forget)
-    )
+    observation, action, start = tree.map_structure(lambda x: x[first:], batch.target_inputs)
     policy = unrolling.unroll_policy(self._target_policy, observation, policy_state, start)
     states = unrolling.states_of_critic(
       self._target_critic, observation, action, critic_state, start
@@ -298,16 +259,15 @@ class RCRRLearner(learner_lib.Learner):
     averaged = losses.mean_of_distributions(logits)
     return tf.reshape(averaged, [start.shape[0], -1, logits.shape[-1]])
 
-  def _evaluate_pairs(self, batch: _Batch, seed: tf.Tensor, tape: tf.GradientTape) -> _Pairs:
+  def _evaluate_pairs(self, batch: batches.Batch, seed: tf.Tensor, tape: tf.GradientTape) -> _Pairs:
     """Evaluates the online networks at the steps t-1 of all pairs."""
     policy_state, critic_state = self._warm_states(batch, tape)
-    observation = tree.map_structure(self._trained, batch.observation)
-    action, start = self._trained(batch.action), self._trained(batch.start_of_episode)
+    observation, action, start = batch.trained(batch.inputs)
     policy = unrolling.unroll_policy(self._policy, observation, policy_state, start)
     critic = unrolling.unroll_critic(self._critic, observation, action, critic_state, start)
     with tape.stop_recording():
       q_tm1 = losses.expected_value(critic.logits, critic.atoms)
-      metrics = {"q_mean": self._mean_of_valid(batch, q_tm1)}
+      metrics = {"q_mean": batch.mean_of_valid(q_tm1)}
       # Behaviour cloning asks for no advantage, which is the dearest part of a step.
       weight = tf.ones_like(q_tm1)
       if self._mode is not losses.PolicyImprovementMode.ALL:
@@ -323,46 +283,41 @@ class RCRRLearner(learner_lib.Learner):
         metrics.update(self._advantage_metrics(batch, advantage, weight))
     return _Pairs(policy.log_prob(action), critic.logits, critic.atoms, weight, metrics)
 
-  def _warm_states(self, batch: _Batch, tape: tf.GradientTape) -> Sequence[types.NestedTensor]:
+  def _warm_states(
+    self, batch: batches.Batch, tape: tf.GradientTape
+  ) -> Sequence[types.NestedTensor]:
     """Returns the online networks' states after the burn-in, through which no gradient flows."""
-    size = sequences.batch_size(batch.reward, axis=1)
-    states = self._policy.initial_state(size), self._critic.initial_state(size)
-    if not self._burn_in_length:
+    states = self._policy.initial_state(batch.size), self._critic.initial_state(batch.size)
+    if not batch.burn_in_length:
       return states
     observation, action, start = tree.map_structure(
-      lambda x: x[: self._burn_in_length],
-      (batch.observation, batch.action, batch.start_of_episode),
+      lambda x: x[: batch.burn_in_length], batch.inputs
     )
     with tape.stop_recording():
       policy = unrolling.unroll_policy(self._policy, observation, states[0], start)
       critic = unrolling.unroll_critic(self._critic, observation, action, states[1], start)
     return policy.final_state, critic.final_state
 
-  def _make_mean(self, batch: _Batch) -> Any:
+  def _make_mean(self, batch: batches.Batch) -> Any:
     """Returns the function that averages losses `[T - 1, B]` without those that are masked."""
-    masked = batch.masked_pair[self._burn_in_length :]
     if self._normalise_by_valid:
-      divisor = tf.reduce_sum(tf.cast(tf.logical_not(masked), tf.float32))
+      divisor = batch.num_valid
       if self._strategy.num_replicas_in_sync > 1:
         # Each replica's gradient counts alike, so each must divide by the same number.
         divisor = tf.distribute.get_replica_context().all_reduce("mean", divisor)
-      divisor = tf.maximum(divisor, 1.0)
     else:
-      divisor = tf.cast(tf.size(masked[0]) * (masked.shape[0] + 1), tf.float32)
-    return lambda x: tf.reduce_sum(svg0_utils.mask_out_restarting(x, masked)) / divisor
-
-  def _mean_of_valid(self, batch: _Batch, values: tf.Tensor) -> tf.Tensor:
-    """Averages values `[T - 1, B]` over the pairs that are not masked; 0 if there is none."""
-    valid = tf.cast(tf.logical_not(batch.masked_pair[self._burn_in_length :]), tf.float32)
-    total = tf.reduce_sum(tf.where(valid > 0, values, tf.zeros_like(values)))
-    return tf.math.divide_no_nan(total, tf.reduce_sum(valid))
+      length = batch.masked_pair.shape[0] + 1
+      divisor = tf.cast(batch.size * length, tf.float32)
+    masked = batch.masked_pair
+    total = lambda x: tf.reduce_sum(svg0_utils.mask_out_restarting(x, masked))
+    return lambda x: tf.math.divide_no_nan(total(x), divisor)
 
   def _advantage_metrics(
-    self, batch: _Batch, advantage: tf.Tensor, weight: tf.Tensor
+    self, batch: batches.Batch, advantage: tf.Tensor, weight: tf.Tensor
   ) -> dict[str, tf.Tensor]:
-    share = lambda condition: self._mean_of_valid(batch, tf.cast(condition, tf.float32))
+    share = lambda condition: batch.mean_of_valid(tf.cast(condition, tf.float32))
     metrics = {
-      "advantage_mean": self._mean_of_valid(batch, advantage),
+      "advantage_mean": batch.mean_of_valid(advantage),
       "positive_advantage_share": share(advantage > 0),
     }
     if self._mode is losses.PolicyImprovementMode.EXP:
@@ -385,9 +340,3 @@ class RCRRLearner(learner_lib.Learner):
     # Actors of CRR use the target networks, as in Acme.
     served = {name: network.variables for name, network in self._target_networks.items()}
     return {**served, "num_steps": (self._num_steps,)}
-
-
-def _zero_where_not(mask: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
-  """Zeroes the rows of `[T, B, ...]` where the mask, bool `[T, B]`, is False."""
-  condition = tf.reshape(mask, tf.concat([tf.shape(mask), [1] * (x.shape.rank - 2)], axis=0))
-  return tf.where(condition, x, tf.zeros_like(x))

@@ -178,7 +178,8 @@ def policy_weights(
     return tf.ones_like(advantage_tm1)
   if mode is PolicyImprovementMode.BINARY:
     return tf.cast(advantage_tm1 > 0, advantage_tm1.dtype)
-  exponent = tf.minimum(advantage_tm1 / beta, math.log(ratio_upper_bound))
+  # One above the bound's logarithm, so that what is cut is the bound itself, not its rounding.
+  exponent = tf.minimum(advantage_tm1 / beta, math.log(ratio_upper_bound) + 1.0)
   return tf.stop_gradient(tf.minimum(tf.exp(exponent), ratio_upper_bound))
 
 

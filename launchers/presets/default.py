@@ -21,4 +21,15 @@ PRESETS = {
     },
     runner={"steps": 100_000, "eval_every": 10_000},
   ),
+  "crr": Preset(
+    name="default",
+    config={
+      "lstm_size": None,
+      "batch_size": 128,
+      "sequence_length": 10,
+      "policy_learning_rate": 3e-4,
+      "critic_learning_rate": 3e-4,
+    },
+    offline={"steps": 50_000, "eval_every": 5_000, "checkpoint_every": 5_000},
+  ),
 }

@@ -20,7 +20,8 @@ _SMALL = benchmark_windows.WindowsSize(
 def test_a_slow_step_is_not_taken_for_waiting():
   taken = []
 
-  def make_step(iterator):
+  def make_step(size, iterator):
+    del size
     def step():
       taken.append(next(iterator).data.observation.shape)
       time.sleep(0.05)
@@ -36,13 +37,14 @@ def test_a_slow_step_is_not_taken_for_waiting():
 
 
 def test_a_step_that_only_waits_does_nothing_else():
-  def make_step(iterator):
+  def make_step(size, iterator):
+    del size
     return lambda: [next(iterator) for _ in range(50)]
 
   assert benchmark_windows.measure(_SMALL, make_step, steps=4).share > 0.5
 
 
-def test_the_stand_in_learns_from_a_batch(monkeypatch):
+def test_the_learner_learns_from_windows(monkeypatch):
   short = dataclasses.replace(_SMALL, sequence_length=2)
   monkeypatch.setitem(benchmark_windows.SIZES, "windows_long", short)
   text = benchmark_windows.row("windows_long", steps=2)

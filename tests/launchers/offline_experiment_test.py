@@ -268,8 +268,10 @@ def test_chosen_policies_alone_are_evaluated(point_mass_file, tmp_path):
     _experiment(point_mass_file, tmp_path, eval_policies=(choice, choice))
 
 
-def test_a_dataset_of_other_actions_is_refused_and_no_folder_is_made(point_mass_file, tmp_path):
-  with pytest.raises(outcomes.SettingsError, match="point_mass.npz.*action"):
+def test_a_dataset_of_another_environment_is_refused_and_no_folder_is_made(
+  point_mass_file, tmp_path
+):
+  with pytest.raises(outcomes.SettingsError, match=r"point_mass.npz: episode 0: .*\[2\].*\[3\]"):
     _run(point_mass_file, tmp_path / "run", environment=lambda: fakes.PointMass(dimensions=3))
   assert not (tmp_path / "run").exists()
 

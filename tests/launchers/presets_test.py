@@ -7,6 +7,7 @@ import pytest
 from temper.launchers import agent_table
 from temper.launchers import presets
 from temper.launchers import train
+from temper.launchers import train_offline
 
 
 def test_auto_takes_the_environments_family_else_the_default():
@@ -34,6 +35,7 @@ def test_every_preset_fits_the_config_and_the_launcher(agent):
     made = config_class(**preset.config)
     assert preset.name == name and dataclasses.is_dataclass(made)
     assert set(preset.runner) <= set(train.RUNNER_DEFAULTS)
+    assert set(preset.offline) <= set(train_offline.RUNNER_DEFAULTS)
 
 
 def test_an_unknown_agent_is_refused_with_the_list():

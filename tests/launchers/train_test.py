@@ -55,7 +55,7 @@ def test_helpfull_lists_the_agents_fields_with_the_presets_values(capsys):
 @pytest.mark.parametrize(
   "words, message",
   [
-    (["--agent=dqn"], "agent 'dqn' does not exist. Choose one of ['svg0']"),
+    (["--agent=dqn"], "agent 'dqn' does not exist. Choose one of ['crr', 'svg0']"),
     (["--env=gym:Pendulm-v1"], "Pendulum-v1"),
     (["--env=Pendulum-v1"], "gym:<id>"),
     (["--env=dm_control:cartpole:swngup"], "swingup"),

@@ -142,3 +142,12 @@ def test_initial_variances():
 def test_bad_layer_sizes_are_refused(sizes):
   with pytest.raises(ValueError, match="layer_sizes is"):
     mlp.LayerNormMLP(sizes, seed=0)
+
+
+def test_elu_and_its_gradient_equal_tensorflows():
+  x = tf.constant([-200.0, -3.0, -1e-3, -0.0, 0.0, 1e-3, 5.0, 1e30])
+  with tf.GradientTape(persistent=True) as tape:
+    tape.watch(x)
+    ours, theirs = mlp.elu(x), tf.nn.elu(x)
+  np.testing.assert_array_equal(ours, theirs)
+  np.testing.assert_allclose(tape.gradient(ours, x), tape.gradient(theirs, x), rtol=1e-6)

@@ -93,11 +93,13 @@ class _Form:
     self.notes = list(dataset.notes)
     if isinstance(environment, CanonicalEnvironment):
       self._actions = environment.action_mapping
-      self._observation_spec = environment.environment.observation_spec()
+      mapping = environment.observation_mapping
     else:
       self._actions = ActionMapping(environment.actions)
-      self._observation_spec = environment.observations
-    self._canonical_spec = ObservationMapping(self._observation_spec).spec
+      mapping = ObservationMapping(environment.observations)
+    self._observation_spec = mapping.environment_spec
+    self._canonical_spec = mapping.full_spec
+    self._shown = mapping.select
     one = np.ones(self._actions.canonical_spec.shape, np.float32)
     self._low = np.asarray(self._actions.to_environment(-one), np.float64)
     self._high = np.asarray(self._actions.to_environment(one), np.float64)
@@ -107,13 +109,14 @@ class _Form:
   def convert(self, index: int, episode: episodes.Episode) -> episodes.Episode:
     """Returns the canonical episode, or raises DatasetError."""
     where = f"episode {index}"
+    observation = self._observations(
+      checking.Place(self._path, "observation", episode=where),
+      self._observation_spec,
+      self._canonical_spec,
+      episode.observation,
+    )
     return episodes.Episode(
-      observation=self._observations(
-        checking.Place(self._path, "observation", episode=where),
-        self._observation_spec,
-        self._canonical_spec,
-        episode.observation,
-      ),
+      observation=self._shown(observation),
       action=self._convert_actions(
         checking.Place(self._path, "action", episode=where), episode.action
       ),

@@ -5,8 +5,8 @@ import numpy as np
 from temper.utils import checks
 from temper.utils.datasets import episodes
 
-# The policy that is learnt is to be better than the data, hence room above; targets are noisy.
 _MARGIN = 0.2
+_GOOD_REWARD = 0.95
 
 
 def value_range(
@@ -19,9 +19,10 @@ def value_range(
   """Returns an interval for the values of a critic that learns from a dataset.
 
   It holds the discounted return that follows each of the data's steps, with a margin on both sides.
-  Where an episode was truncated, what would have followed is taken to be worth what the data's
-  steps are worth on average. No value can lie beyond that of the data's smallest or largest reward
-  for ever, so the interval does not either.
+  What would have followed a truncation is not known. At worst it is taken to be like the worst of
+  the truncated episodes, gone on for ever. At best it is like the best of them, or each reward is
+  one that a twentieth of the data's reach, if that is better: the policy that is learnt is to be
+  better than the data. The interval never goes beyond the smallest or the largest reward for ever.
 
   Args:
     dataset: read once, an episode at a time.
@@ -39,25 +40,25 @@ def value_range(
   checks.number("discount", discount, minimum=0, maximum=1)
   checks.number("reward_scale", reward_scale, above=0)
   checks.number("margin", margin, minimum=0)
-  known, share_of_rest = [], []
-  least = largest = 0.0
+  known, shares, rewards, for_ever = [], [], [], []
   for episode in dataset:
     returns, rest = _returns_to_go(episode, discount)
     known.append(returns)
-    share_of_rest.append(rest)
-    least = min(least, float(episode.reward.min()))
-    largest = max(largest, float(episode.reward.max()))
-  returns, rest = np.concatenate(known), np.concatenate(share_of_rest)
-  # The mean value m of all steps, where m is also what follows a truncation: m = mean(G) + m rest.
-  # Without discount it would be infinite; then what follows is left out.
-  mean_rest = rest.mean()
-  mean = returns.mean() / (1 - mean_rest) if discount < 1 else 0.0
-  values = returns + rest * mean
-  low, high = float(values.min()), float(values.max())
+    shares.append(rest)
+    rewards.append(np.asarray(episode.reward, np.float64))
+    if 0 < rest[0] < 1:
+      for_ever.append(returns[0] / (1 - rest[0]))
+  returns, rest, reward = (np.concatenate(part) for part in (known, shares, rewards))
+  worst = best = 0.0  # Without discount it would be infinite; then what follows is left out.
+  if for_ever:
+    worst, best = min(for_ever), max(for_ever)
+    best = max(best, float(np.quantile(reward, _GOOD_REWARD)) / (1 - discount))
+  low, high = float((returns + rest * worst).min()), float((returns + rest * best).max())
   room = margin * (high - low)
   low, high = low - room, high + room
   if discount < 1:
-    low, high = max(low, least / (1 - discount)), min(high, largest / (1 - discount))
+    low = max(low, min(0.0, float(reward.min())) / (1 - discount))
+    high = min(high, max(0.0, float(reward.max())) / (1 - discount))
   low, high = reward_scale * low, reward_scale * high
   if high - low < 1e-6 * max(1.0, abs(low), abs(high)):
     # All steps are worth the same, so nothing tells how far values may lie apart.

@@ -89,7 +89,7 @@ def test_the_default_arguments_work_with_networks_as_acmes_users_write_them(tmp_
 
 
 def test_get_variables_serves_the_target_networks():
-  networks = crr_cases.make_networks()
+  networks = crr_cases.make_networks(core=crr_cases.stateless)
   steps = [crr_cases.make_step(seed) for seed in range(2)]
   learner = crr_cases.make_learner(networks, crr_cases.as_dataset(*steps), target_update_period=100)
   for _ in range(2):
@@ -113,7 +113,7 @@ def test_the_dataset_is_not_drawn_from_before_the_first_step():
 
   drawn, data = [], crr_cases.as_dataset(crr_cases.make_step())
   dataset = tf.data.Dataset.from_generator(generate, output_signature=data.element_spec)
-  learner = crr_cases.make_learner(crr_cases.make_networks(), dataset)
+  learner = crr_cases.make_learner(crr_cases.make_networks(core=crr_cases.stateless), dataset)
   assert not drawn
   learner.step()
   assert drawn
@@ -123,7 +123,7 @@ def test_a_learner_goes_on_from_its_checkpoint(tmp_path):
   steps = [crr_cases.make_step(seed) for seed in range(4)]
 
   def make(first):
-    networks = crr_cases.make_networks(noise=False)
+    networks = crr_cases.make_networks(core=crr_cases.stateless, noise=False)
     learner = crr_cases.make_learner(
       networks,
       crr_cases.as_dataset(*steps[first:]),

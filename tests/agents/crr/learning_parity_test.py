@@ -116,7 +116,7 @@ def test_five_steps_of_adam_of_other_networks(kind, core):
 
 
 def test_targets_are_copied_after_the_first_step_and_each_period():
-  networks = crr_cases.make_networks()
+  networks = crr_cases.make_networks(core=crr_cases.stateless)
   steps = [crr_cases.make_step(seed) for seed in range(_STEPS)]
   learner = crr_cases.make_learner(networks, crr_cases.as_dataset(*steps), target_update_period=3)
   pairs = [(networks.policy, networks.target_policy), (networks.critic, networks.target_critic)]

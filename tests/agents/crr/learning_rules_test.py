@@ -253,6 +253,47 @@ def test_the_seed_decides_the_draws(step):
   assert runs[0] == runs[1] != runs[2]
 
 
+# What is logged.
+
+
+def _metrics(networks, step, **options):
+  dataset = crr_cases.as_dataset(step)
+  return crr_cases.run(crr_cases.copy_networks(networks), dataset, **options)[0]
+
+
+def test_metrics_tell_of_divergence(networks, step):
+  for bound, share in ((1e-6, 1.0), (1e6, 0.0)):
+    row = _metrics(networks, step, ratio_upper_bound=bound)
+    assert row["weight_saturated_share"] == pytest.approx(share)
+  for reward, share in ((100.0, 1.0), (0.0, 0.0)):
+    row = _metrics(networks, step._replace(reward=np.full_like(step.reward, reward)))
+    assert row["target_outside_support_share"] == pytest.approx(share)
+
+
+def test_metrics_are_of_the_valid_pairs_alone(networks, step):
+  expected = _metrics(networks, crr_cases.cut(step, 0, 3))
+  padded = _metrics(networks, _pad(step, 3))
+  for name in (
+    "q_mean",
+    "advantage_mean",
+    "positive_advantage_share",
+    "weight_saturated_share",
+    "target_outside_support_share",
+  ):
+    assert padded[name] == pytest.approx(expected[name], rel=1e-4, abs=1e-6), name
+  assert crr_cases.V_MIN < expected["q_mean"] < crr_cases.V_MAX
+  assert 0 < expected["positive_advantage_share"] < 1
+
+
+@pytest.mark.parametrize("mode, reduce", [("binary", "min"), ("binary", "max"), ("all", "mean")])
+def test_the_coefficient_is_the_mean_weight(networks, step, mode, reduce):
+  options = {"policy_improvement_modes": mode, "baseline_reduce_function": reduce}
+  row = _metrics(networks, step, **options)
+  # Four pairs of five steps; in mode "all" no advantage is computed.
+  share = 1.0 if mode == "all" else row["positive_advantage_share"]
+  assert row["policy_loss_coef"] == pytest.approx(4 / 5 * share, rel=1e-5)
+
+
 # The same, for networks of which the learner knows nothing but how they are called.
 
 

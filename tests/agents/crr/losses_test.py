@@ -190,6 +190,23 @@ def test_the_target_of_categorical_td_is_stopped():
   assert all(g is None or not np.any(g) for g in tape.gradient(loss, [x, scalar]))
 
 
+def test_the_mass_outside_the_support_by_hand():
+  logits = tf.math.log([[[1.0, 1.0, 2.0]]])
+  outside = lambda r, d: losses.mass_outside_support(
+    tf.constant([[r]]), tf.constant([[d]]), logits, _ATOMS
+  )
+  # Returns of 0, 1 and 2 become r + d times that.
+  for reward, discount, expected in (
+    (0.0, 1.0, 0.0),
+    (0.5, 1.0, 0.5),
+    (1.5, 1.0, 0.75),
+    (-0.5, 1.0, 0.25),
+    (-0.5, 0.0, 1.0),
+    (2.0, 0.0, 0.0),
+  ):
+    np.testing.assert_allclose(outside(reward, discount), [[expected]], atol=1e-6)
+
+
 # Baseline, weights.
 
 
@@ -215,10 +232,12 @@ def test_weights_by_hand(mode, expected):
   np.testing.assert_allclose(weights, [expected], rtol=1e-5)
 
 
-def test_the_bound_of_weights_is_never_exceeded():
-  advantage = tf.constant(np.linspace(2.9, 3.1, 1001, dtype=np.float32))
-  weights = losses.policy_weights(advantage, _Mode.EXP).numpy()
-  assert weights.max() == 20.0
+@pytest.mark.parametrize("bound", [1e-3, 1.0, 7.0, 20.0, 70.0, 1e6])
+def test_the_bound_of_weights_is_reached_and_never_exceeded(bound):
+  around = math.log(bound) + np.linspace(-0.1, 0.1, 1001)
+  weights = losses.policy_weights(tf.constant(around, tf.float32), _Mode.EXP, 1.0, bound).numpy()
+  # Exactly: the share of weights at the bound is logged.
+  assert weights.max() == np.float32(bound) == weights[-1]
   assert (np.diff(weights) >= 0).all()
 
 

@@ -103,7 +103,7 @@ def test_sonnets_optimizers_work_under_the_replicator():
 
 
 def test_replicas_draw_other_numbers():
-  strategy = _STRATEGIES["mirrored"]()
+  strategy = _STRATEGIES["replicator"]()
   half = crr_cases.make_step(batch_size=2)
   twice = tf.nest.map_structure(lambda x: np.concatenate([x, x]), half)
   runs = []
@@ -117,6 +117,27 @@ def test_replicas_draw_other_numbers():
   # The first replica draws what one device alone does: equal draws would give an equal mean.
   assert runs[0] != pytest.approx(runs[1], rel=1e-6)
   assert runs[0] == pytest.approx(runs[1], rel=0.2)
+
+
+def test_a_single_valid_pair_of_all_replicas_counts_once():
+  step = crr_cases.make_step(length=2, batch_size=2, valid=True)
+  step = crr_cases.edit(step, "valid_mask", (1, slice(1, None)), False)
+  alone = tf.nest.map_structure(lambda x: x[:1], step)
+  runs = []
+  for batch, chosen in ((alone, None), (step, _STRATEGIES["replicator"]())):
+    with (chosen or tf.distribute.get_strategy()).scope():
+      networks = crr_cases.make_networks(core=crr_cases.stateless)
+    log = crr_cases.Log()
+    crr_cases.make_learner(
+      networks,
+      crr_cases.as_dataset(batch),
+      log=log,
+      accelerator_strategy=chosen,
+      normalise_by_valid=True,
+    ).step()
+    runs.append(log.rows[0])
+  for name in _METRICS:
+    assert runs[1][name] == pytest.approx(runs[0][name], rel=1e-5), name
 
 
 def test_a_batch_that_replicas_cannot_share_is_refused():
