@@ -203,7 +203,8 @@ def table(comparison: Comparison, facts: Sequence[tuple[str, str]]) -> str:
   if facts:
     width = max(len(name) for name, _ in facts)
     lines += ["", *(f"{name:<{width}}  {value}" for name, value in facts)]
-  title = f"{comparison.title}, seeds {', '.join(map(str, comparison.seeds))}"
+  seeds = ", ".join(map(str, comparison.seeds))
+  title = f"{comparison.title}, seed{'' if len(comparison.seeds) == 1 else 's'} {seeds}"
   rule = "─" * max(len(line) for line in [title, *lines])
   return "\n".join([rule, title, rule, *lines, rule])
 

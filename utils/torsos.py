@@ -201,8 +201,8 @@ def make_observation_torso(
 
   Raises:
     ValueError: if `keys` names an entry that does not exist, is empty, or is given for
-      observations that are not a dict; if nothing is left to observe; or if the statistics do not fit
-      the observations.
+      observations that are not a dict; if nothing is left to observe; or if the statistics do not
+      fit the observations.
   """
   return ObservationTorso(observation_spec, keys, seed=seed, statistics=statistics)
 

@@ -86,8 +86,8 @@ def check_outputs(
   if not floats or value.shape.as_list() not in ([_BATCH_SIZE], [_BATCH_SIZE, 1]):
     raise ValueError(
       f"critic_network returned {network_checks.describe(value)} for a batch of {_BATCH_SIZE}; "
-      f"floats of shape [{_BATCH_SIZE}] or [{_BATCH_SIZE}, 1] are needed. End it with snt.Linear(1); "
-      "of a distribution over values, return the mean."
+      f"floats of shape [{_BATCH_SIZE}] or [{_BATCH_SIZE}, 1] are needed. End it with "
+      "snt.Linear(1); of a distribution over values, return the mean."
     )
 
 

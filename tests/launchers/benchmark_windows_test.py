@@ -22,6 +22,7 @@ def test_a_slow_step_is_not_taken_for_waiting():
 
   def make_step(size, iterator):
     del size
+
     def step():
       taken.append(next(iterator).data.observation.shape)
       time.sleep(0.05)
