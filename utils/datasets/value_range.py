@@ -87,7 +87,8 @@ def _outwards(low: float, high: float) -> tuple[float, float]:
   """Rounds an interval outwards to three digits of its larger end."""
   digits = 2 - int(np.floor(np.log10(max(abs(low), abs(high)))))
   unit = 10.0**-digits
+  slack = 1e-6  # An end that is round but for the last bits is left as it is.
   return (
-    round(float(np.floor(low / unit) * unit), digits),
-    round(float(np.ceil(high / unit) * unit), digits),
+    round(float(np.floor(low / unit + slack) * unit), digits),
+    round(float(np.ceil(high / unit - slack) * unit), digits),
   )
