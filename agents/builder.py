@@ -89,6 +89,13 @@ class AgentBuilder(abc.ABC, Generic[Config, Networks]):
   def make_critic(self, networks: Networks) -> snt.Module:
     """Returns the module by which an actor may value actions."""
 
+  def modules_to_snapshot(
+    self, networks: Networks, environment_spec: specs.EnvironmentSpec
+  ) -> dict[str, snt.Module]:
+    """Returns what a run leaves as snapshots, by name; see `temper.utils.snapshots`. None here."""
+    del networks, environment_spec
+    return {}
+
   @abc.abstractmethod
   def make_actor(
     self,

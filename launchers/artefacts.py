@@ -60,7 +60,7 @@ def export_policy(
   if tree.flatten(boltzmann_networks.initial_state(network, 1)):
     return (
       "The policy is recurrent, so that it is not exported as a SavedModel: only feed-forward ones "
-      "can be. The checkpoint holds it."
+      "can be. The snapshots hold it."
     )
   if boltzmann_networks.is_recurrent(network):
     network = _WithoutState(network)
@@ -105,6 +105,7 @@ def existing(directory: RunDirectory, checkpoint: str) -> dict[str, str]:
     "checkpoint": checkpoint,
     "best checkpoints": directory.best,
     "policy": directory.policy,
+    "snapshots": directory.snapshots,
     "config": directory.config,
     "logs": directory.logs,
     "learning curve": directory.learning_curve,

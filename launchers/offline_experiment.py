@@ -30,6 +30,7 @@ from temper.utils import environment_wrappers
 from temper.utils import evaluation
 from temper.utils import plotting
 from temper.utils import run_loggers
+from temper.utils import snapshots
 from temper.utils.checkpointing import Checkpointer
 from temper.utils.datasets import opening
 from temper.utils.datasets import windows
@@ -287,6 +288,10 @@ class _Run:
     )
     if unexported:
       self._progress.note(unexported)
+    snapshots.save_snapshots(
+      self._agent.builder.modules_to_snapshot(self._agent.networks, self._data.spec),
+      directory.snapshots,
+    )
     self._draw(title)
     if config.gif and self._evaluations is not None:
       choice = config.policies[0]

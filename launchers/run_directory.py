@@ -57,6 +57,11 @@ class RunDirectory:
     return os.path.join(self.path, "policy")
 
   @property
+  def snapshots(self) -> str:
+    """Folder of the snapshots, each a SavedModel in a folder of its name."""
+    return os.path.join(self.path, "snapshots")
+
+  @property
   def replay_scratch(self) -> str:
     """Where replay is written before it moves into a checkpoint; gone when no process runs."""
     return os.path.join(self.path, _REPLAY_SCRATCH)
@@ -136,7 +141,7 @@ class RunDirectory:
       raise DirectoryError(f"{self.path} cannot be read: {error}.") from error
 
   def _check_kinds(self) -> None:
-    folders = (self.checkpoints, self.best, self.logs, self.policy)
+    folders = (self.checkpoints, self.best, self.logs, self.policy, self.snapshots)
     files = (self.config, self.learning_curve, self.episode, self.result)
     for path in (*folders, *files):
       if os.path.lexists(path) and os.path.isdir(path) != (path in folders):

@@ -4,6 +4,7 @@ import copy
 from typing import Any, Optional
 
 from acme import specs
+from acme.tf import utils as tf2_utils
 from acme.utils import counting
 from acme.utils import loggers
 import numpy as np
@@ -11,11 +12,13 @@ import sonnet as snt
 import tensorflow as tf
 
 from temper.agents import actor as actor_lib
+from temper.agents import boltzmann
 from temper.agents import learner_data
 from temper.agents import sequence_builder
 from temper.agents.crr import config as config_lib
 from temper.agents.crr import learning
 from temper.agents.crr import networks as networks_lib
+from temper.agents.crr import snapshots
 from temper.utils import optimizers
 from temper.utils import torsos
 
@@ -89,6 +92,18 @@ class CRRBuilder(sequence_builder.SequenceBuilder[config_lib.CRRConfig, networks
   def make_critic(self, networks: networks_lib.CRRNetworks) -> snt.RNNCore:
     """Returns the critic network."""
     return networks.critic_network
+
+  def modules_to_snapshot(
+    self, networks: networks_lib.CRRNetworks, environment_spec: specs.EnvironmentSpec
+  ) -> dict[str, snt.Module]:
+    """Returns the raw policy, the critic's mean and the critic-weighted policy."""
+    cwp_network = boltzmann.RecurrentExpQWeightedPolicy(
+      networks.policy_network, networks.critic_network, action_spec=environment_spec.actions
+    )
+    tf2_utils.create_variables(cwp_network, [environment_spec.observations])
+    return snapshots.modules_to_snapshot(
+      networks.policy_network, networks.critic_network, cwp_network=cwp_network
+    )
 
   def make_learner(
     self,

@@ -20,6 +20,7 @@ from temper.agents.crr import snapshots
 from temper.agents.crr import unrolling
 from temper.utils import checks
 from temper.utils import optimizers
+from temper.utils import snapshots as snapshot_utils
 from temper.utils import svg0_utils
 
 # Acme's bound of the global norm of each network's gradient.
@@ -332,8 +333,8 @@ class RCRRLearner(learner_lib.Learner):
     return path
 
   def save_snapshots(self, directory: str) -> None:
-    """Writes raw policy, critic mean and what else was given as SavedModels; see `snapshots`."""
-    snapshots.save_snapshots(self._modules_to_snapshot, directory)
+    """Writes raw policy, critic mean and what else was given as SavedModels."""
+    snapshot_utils.save_snapshots(self._modules_to_snapshot, directory)
 
   @property
   def _served(self) -> dict[str, Sequence[tf.Variable]]:

@@ -90,5 +90,5 @@ def _outwards(low: float, high: float) -> tuple[float, float]:
   slack = 1e-6  # An end that is round but for the last bits is left as it is.
   return (
     round(float(np.floor(low / unit + slack) * unit), digits),
-    round(float(np.ceil(high / unit - slack) * unit), digits),
+    round(float(np.ceil(high / unit - slack) * unit), digits) + 0.0,  # Never minus zero.
   )
