@@ -73,7 +73,11 @@ def as_dataset(*steps, bare=False):
   if not bare:
     steps = [reverb.ReplaySample(info=(), data=step) for step in steps]
   stacked = tf.nest.map_structure(lambda *leaves: np.stack(leaves), *steps)
-  return tf.data.Dataset.from_tensor_slices(stacked)
+  options = tf.data.Options()
+  # Nothing is to be tuned here, and TensorFlow 2.12 may miss the end of the thread that would: to
+  # free an iterator then takes up to a minute.
+  options.autotune.enabled = False
+  return tf.data.Dataset.from_tensor_slices(stacked).with_options(options)
 
 
 def cut(step, begin, end):
