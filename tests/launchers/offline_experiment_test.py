@@ -94,6 +94,7 @@ def test_a_run_leaves_every_artefact_where_it_was_told_to(finished, point_mass_f
     "logs",
     "policy",
     "result.json",
+    "snapshots",
   ]
   assert sorted(os.listdir(directory / "checkpoints")) == ["step_100", "step_110"]
   paths = result.summary["artefacts"]

@@ -127,6 +127,9 @@ def _options() -> tf.data.Options:
   options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
   # Rewriting the pipeline copies the rows that are in memory, and gains nothing here.
   options.experimental_optimization.apply_default_optimizations = False
+  # An iterator that is dropped waits up to a minute for the thread that tunes its parallelism, and
+  # so does the end of a program. Nothing here is to be tuned.
+  options.autotune.enabled = False
   return options
 
 
