@@ -345,4 +345,8 @@ def make_dataset(
     get_signature_timeout_secs=60,
   )
   dataset = dataset.batch(batch_size, drop_remainder=True)
+  options = tf.data.Options()
+  # An iterator that is dropped can wait long for the thread that tunes its parallelism.
+  options.autotune.enabled = False
+  dataset = dataset.with_options(options)
   return dataset.prefetch(prefetch_size) if prefetch_size else dataset

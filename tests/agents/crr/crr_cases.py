@@ -68,16 +68,23 @@ def make_step(seed=0, length=LENGTH, batch_size=BATCH_SIZE, valid=False):
   )
 
 
+def untuned():
+  """Makes the options of a dataset that leaves nothing to be tuned.
+
+  TensorFlow 2.12 may miss the end of the thread that tunes. To free an iterator then takes up to a
+  minute.
+  """
+  options = tf.data.Options()
+  options.autotune.enabled = False
+  return options
+
+
 def as_dataset(*steps, bare=False):
   """Makes a dataset of these batches: replay samples, or bare steps as dm-acme reads them."""
   if not bare:
     steps = [reverb.ReplaySample(info=(), data=step) for step in steps]
   stacked = tf.nest.map_structure(lambda *leaves: np.stack(leaves), *steps)
-  options = tf.data.Options()
-  # Nothing is to be tuned here, and TensorFlow 2.12 may miss the end of the thread that would: to
-  # free an iterator then takes up to a minute.
-  options.autotune.enabled = False
-  return tf.data.Dataset.from_tensor_slices(stacked).with_options(options)
+  return tf.data.Dataset.from_tensor_slices(stacked).with_options(untuned())
 
 
 def cut(step, begin, end):

@@ -41,7 +41,8 @@ def _dataset(environment, seed=0):
     start_of_episode=np.zeros(reward.shape, bool),
   )
   dataset = tf.data.Dataset.from_tensor_slices(reverb.ReplaySample(info=(), data=step))
-  return dataset.shuffle(len(windows), seed=seed).repeat().batch(64, drop_remainder=True)
+  batches = dataset.shuffle(len(windows), seed=seed).repeat().batch(64, drop_remainder=True)
+  return batches.with_options(crr_cases.untuned())
 
 
 def _mean_shortfall(actor, episodes=20):
