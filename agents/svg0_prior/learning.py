@@ -19,7 +19,7 @@ from temper.utils import optimizers
 from temper.utils import sampled_values
 from temper.utils import svg0_utils
 
-_NEEDED_EXTRAS = {
+NEEDED_EXTRAS = {
   "log_prob": "the log density of each stored action under the policy that chose it, is needed. "
   "Let SVG0Actor collect the data: it writes log_prob."
 }
@@ -129,7 +129,7 @@ class SVG0Learner(learner_lib.Learner):
     checks.number("reward_scale", reward_scale, above=0)
     checks.integer("num_action_samples", num_action_samples, minimum=1)
     checks.integer("sample_block_rows", sample_block_rows, minimum=1)
-    sequences.check_dataset(dataset_iterator, _NEEDED_EXTRAS)
+    sequences.check_dataset(dataset_iterator, NEEDED_EXTRAS)
     self._policy, self._target_policy = policy_network, target_policy_network
     self._critic, self._target_critic = critic_network, target_critic_network
     self._prior, self._target_prior = prior_network, target_prior_network
@@ -172,7 +172,7 @@ class SVG0Learner(learner_lib.Learner):
 
   def _update(self, sample: reverb.ReplaySample, seed: tf.Tensor) -> dict[str, tf.Tensor]:
     sequences.check_sample(
-      sample, _NEEDED_EXTRAS
+      sample, NEEDED_EXTRAS
     )  # While the graph is made: it costs later steps nothing.
     batch = _to_time_major(sample, self._reward_scale)
     with tf.GradientTape(persistent=True) as tape:

@@ -13,6 +13,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from temper.agents import sequences
+from temper.agents.svg0_prior import learning
 from temper.agents.svg0_prior import networks as networks_lib
 from temper.utils import svg0_utils
 
@@ -121,10 +122,12 @@ def test_a_datasets_spec_is_checked_at_once_and_a_plain_iterator_at_its_first_sa
   dataset = tf.data.Dataset.from_tensors(sample)
   for data in (dataset, iter(dataset)):
     with pytest.raises(ValueError, match=message):
-      sequences.check_dataset(data)
+      sequences.check_dataset(data, learning.NEEDED_EXTRAS)
   sequences.check_dataset(itertools.repeat(sample))  # Nothing is known of it.
   with pytest.raises(ValueError, match=message):
-    sequences.check_sample(tf.nest.map_structure(tf.convert_to_tensor, sample))
+    sequences.check_sample(
+      tf.nest.map_structure(tf.convert_to_tensor, sample), learning.NEEDED_EXTRAS
+    )
 
 
 def test_other_elements_than_sequences_of_steps_are_named():
