@@ -8,6 +8,8 @@ from acme import specs
 from acme.adders import reverb as reverb_adders
 from acme.tf import networks as acme_networks
 from acme.tf import utils as tf2_utils
+from learner_probes import Log
+from learner_probes import RecordingOptimizer
 import numpy as np
 import reverb
 import sonnet as snt
@@ -278,40 +280,6 @@ def values(networks):
 
 
 # Runs.
-
-
-class RecordingOptimizer(snt.Optimizer):
-  """Remembers the newest updates in variables, then lets another optimizer apply them."""
-
-  def __init__(self, inner):
-    super().__init__()
-    self.inner = inner
-    self.updates = []
-
-  @snt.once
-  def _initialize(self, parameters):
-    self.updates.extend(tf.Variable(tf.zeros_like(p), trainable=False) for p in parameters)
-    if hasattr(self.inner, "_initialize"):
-      self.inner._initialize(parameters)
-
-  def apply(self, updates, parameters):
-    self._initialize(parameters)
-    for variable, update in zip(self.updates, updates):
-      variable.assign(tf.zeros_like(variable) if update is None else update)
-    self.inner.apply(updates, parameters)
-
-
-class Log:
-  """A logger that keeps what was written."""
-
-  def __init__(self):
-    self.rows = []
-
-  def write(self, values):
-    self.rows.append({name: float(value) for name, value in values.items()})
-
-  def close(self):
-    pass
 
 
 def make_learner(networks, dataset, learner=None, *, log=None, make_optimizer=None, **options):

@@ -9,6 +9,7 @@ from acme.tf import networks as acme_networks
 from acme.tf import utils as tf2_utils
 from acme.utils import counting
 import crr_cases
+import learner_probes
 import numpy as np
 import pytest
 import sonnet as snt
@@ -68,7 +69,7 @@ def test_the_default_arguments_work_with_networks_as_acmes_users_write_them(tmp_
     tf2_utils.create_variables(network, inputs)
   step = crr_cases.make_step()
   split = {"a": step.observation[..., :2], "b": step.observation[..., 2:]}
-  counter, log = counting.Counter(), crr_cases.Log()
+  counter, log = counting.Counter(), learner_probes.Log()
   learner = crr.RCRRLearner(
     *networks,
     crr_cases.as_dataset(step._replace(observation=split)).repeat(),

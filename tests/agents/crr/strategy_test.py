@@ -1,6 +1,7 @@
 """CRR under strategies: two replicas with half the batch each equal one with all of it."""
 
 import crr_cases
+import learner_probes
 import numpy as np
 import pytest
 import sonnet as snt
@@ -35,7 +36,7 @@ def _dataset():
 
 
 def _run(networks, strategy=None, **options):
-  log = crr_cases.Log()
+  log = learner_probes.Log()
   learner = crr_cases.make_learner(
     networks,
     _dataset(),
@@ -110,7 +111,7 @@ def test_replicas_draw_other_numbers():
   for step, chosen in ((half, None), (twice, strategy)):
     with (chosen or tf.distribute.get_strategy()).scope():
       networks = crr_cases.make_networks(noise=False, core=crr_cases.stateless)
-    log = crr_cases.Log()
+    log = learner_probes.Log()
     dataset = crr_cases.as_dataset(step)
     crr_cases.make_learner(networks, dataset, log=log, accelerator_strategy=chosen).step()
     runs.append(log.rows[0]["critic_loss"])
@@ -127,7 +128,7 @@ def test_a_single_valid_pair_of_all_replicas_counts_once():
   for batch, chosen in ((alone, None), (step, _STRATEGIES["replicator"]())):
     with (chosen or tf.distribute.get_strategy()).scope():
       networks = crr_cases.make_networks(core=crr_cases.stateless)
-    log = crr_cases.Log()
+    log = learner_probes.Log()
     crr_cases.make_learner(
       networks,
       crr_cases.as_dataset(batch),

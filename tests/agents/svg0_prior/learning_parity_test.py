@@ -2,6 +2,7 @@
 
 from acme.agents.tf.svg0_prior import learning as acme_learning
 from acme.agents.tf.svg0_prior import networks as acme_networks
+import learner_probes
 import numpy as np
 import pytest
 import sonnet as snt
@@ -19,10 +20,10 @@ def _run(learner_class, networks, make_inner, iterator=True, **options):
   made = []
 
   def make():
-    made.append(svg0_cases.RecordingOptimizer(make_inner()))
+    made.append(learner_probes.RecordingOptimizer(make_inner()))
     return made[-1]
 
-  log = svg0_cases.Log()
+  log = learner_probes.Log()
   dataset = svg0_cases.make_dataset(_STEPS)
   learner = svg0_cases.make_learner(
     networks, iter(dataset) if iterator else dataset, learner_class, make, log, **options
@@ -132,7 +133,7 @@ def test_a_batch_of_unknown_size_gives_the_same_step():
   unknown = tf.data.Dataset.from_generator(lambda: iter([sample]), output_signature=spec)
   rows = []
   for data, used in ((dataset, svg0_cases.copy_networks(networks)), (unknown, networks)):
-    log = svg0_cases.Log()
+    log = learner_probes.Log()
     svg0_cases.make_learner(used, data, log=log).step()
     rows.append(log.rows[0])
   for name in ("policy_loss", "critic_loss", "prior_loss", "policy_gradient_norm"):

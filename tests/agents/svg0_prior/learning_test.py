@@ -2,6 +2,7 @@
 
 import hypothesis
 from hypothesis import strategies as st
+import learner_probes
 import numpy as np
 import pytest
 import sonnet as snt
@@ -34,10 +35,10 @@ class Frozen:
   """A learner whose optimizers change nothing, and what it computed."""
 
   def __init__(self, networks, sample, **options):
-    self._feed, self._log, self._made = Feed(sample), svg0_cases.Log(), []
+    self._feed, self._log, self._made = Feed(sample), learner_probes.Log(), []
 
     def make():
-      self._made.append(svg0_cases.RecordingOptimizer(snt.optimizers.SGD(0.0)))
+      self._made.append(learner_probes.RecordingOptimizer(snt.optimizers.SGD(0.0)))
       return self._made[-1]
 
     self._learner = svg0_cases.make_learner(

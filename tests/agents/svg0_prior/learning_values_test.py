@@ -2,6 +2,7 @@
 
 import itertools
 
+import learner_probes
 import numpy as np
 import pytest
 import reverb
@@ -69,7 +70,7 @@ def _small(height=0.0, bias=0.0, prior=None, scale=0.5):
 
 
 def _losses(networks, sample, **options):
-  log = svg0_cases.Log()
+  log = learner_probes.Log()
   options = {
     "discount": 0.9,
     "num_action_samples": 20,

@@ -1,5 +1,6 @@
 """SVG0 under strategies: two replicas with half the batch each equal one with all of it."""
 
+import learner_probes
 import numpy as np
 import pytest
 import sonnet as snt
@@ -22,7 +23,7 @@ def _make_networks():
 
 
 def _run(networks, make_optimizer, strategy=None):
-  log = svg0_cases.Log()
+  log = learner_probes.Log()
   learner = svg0_cases.make_learner(
     networks,
     svg0_cases.make_dataset(_STEPS),
