@@ -65,6 +65,7 @@ setuptools.setup(
     "numpy<1.24",
     "pillow>=10",
     "protobuf>=4.25,<5",
+    "scipy>=1.9",
     "tensorboard>=2.12,<2.13",
     "tensorflow==2.12.1",
     "tensorflow-probability==0.20.1",

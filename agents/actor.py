@@ -32,6 +32,18 @@ class Extra(NamedTuple):
   compute: Optional[Callable[[tfp.distributions.Distribution, tf.Tensor], tf.Tensor]] = None
 
 
+class WarmUp(NamedTuple):
+  """How an actor begins.
+
+  Attributes:
+    policy: takes the first actions; it has no state.
+    num_actions: how many.
+  """
+
+  policy: policies.ActingPolicy
+  num_actions: int
+
+
 Extras = Mapping[str, Extra]
 
 
@@ -56,6 +68,7 @@ class Actor(core.Actor):
     seed: int = 0,
     extras: Optional[Extras] = None,
     policy_version: Callable[[], int] = lambda: 0,
+    warm_up: Optional[WarmUp] = None,
   ):
     """Initialises the actor.
 
@@ -67,8 +80,10 @@ class Actor(core.Actor):
       extras: what to store with each action.
       policy_version: returns the learner step whose policy acts; stored by the extra without
         `compute`.
+      warm_up: how the first actions are taken; None: as the others.
     """
     self._policy = policy
+    self._warm_up = warm_up
     self._adder = adder
     self._variable_client = variable_client
     self._seed = np.int32(seed % (2**31))
@@ -78,7 +93,8 @@ class Actor(core.Actor):
     self._version_extras = {n: e.spec.dtype for n, e in extras.items() if e.compute is None}
     self._policy_version = policy_version
     self._extras: dict[str, np.ndarray] = {}
-    self._act: Optional[Callable[..., list[tf.Tensor]]] = None
+    # By the policy that it acts by.
+    self._act: dict[policies.ActingPolicy, Callable[..., Any]] = {}
     # The leaves of the recurrent state, inside of what is compiled: each tensor that is passed in
     # and out costs as much as several operations. None until the first action.
     self._state: Optional[list[tf.Variable]] = None
@@ -105,12 +121,15 @@ class Actor(core.Actor):
     leaves = [np.asarray(leaf) for leaf in tree.flatten(observation)]
     if not self._in_episode:
       self._set_state(self._initial_state())
-    if self._act is None:
-      self._act = self._compile(observation, leaves)
+    policy = self._policy
+    if self._warm_up is not None and self._num_actions < self._warm_up.num_actions:
+      policy = self._warm_up.policy
+    if policy not in self._act:
+      self._act[policy] = self._compile(policy, observation, leaves)
     seed = np.array([self._seed, self._num_actions % (2**31)], np.int32)
     self._num_actions += 1
     try:
-      action, extras = self._act(tf.constant(seed), *map(tf.constant, leaves))
+      action, extras = self._act[policy](tf.constant(seed), *map(tf.constant, leaves))
     except tf.errors.InvalidArgumentError as error:
       raise ValueError(f"The policy cannot choose an action. {_diverged(observation)}") from error
     action = tree.map_structure(lambda x: np.asarray(x.numpy()), action)
@@ -130,15 +149,19 @@ class Actor(core.Actor):
     self._in_episode = True
 
   def _compile(
-    self, observation: types.NestedArray, leaves: Sequence[np.ndarray]
+    self,
+    policy: policies.ActingPolicy,
+    observation: types.NestedArray,
+    leaves: Sequence[np.ndarray],
   ) -> Callable[..., Any]:
     """Compiles all that an action takes: seed and observation in, action and extras out."""
-    structure, variables = self._policy.initial_state(1), self._state or []
+    structure = policy.initial_state(1)
+    variables = self._state if self._state and policy is self._policy else []
 
     def act(seed: tf.Tensor, *leaves: tf.Tensor) -> tuple[Any, list[tf.Tensor]]:
       batched = tree.unflatten_as(observation, [leaf[None] for leaf in leaves])
       state = tree.unflatten_as(structure, [variable.read_value() for variable in variables])
-      acted = self._policy(batched, state, seed)
+      acted = policy(batched, state, seed)
       for variable, leaf in zip(variables, tree.flatten(acted.next_state)):
         variable.assign(leaf)
       first = lambda x: x[0]

@@ -1,13 +1,14 @@
 """The contract between an agent and what runs it."""
 
 import abc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Generic, Optional, TypeVar
 
 from acme import adders
 from acme import core
 from acme import specs
 from acme import types
+from acme.tf import variable_utils
 from acme.utils import counting
 from acme.utils import loggers
 import numpy as np
@@ -20,7 +21,8 @@ from temper.agents import actor as actor_lib
 from temper.agents import learner as learner_lib
 from temper.agents import learner_data
 from temper.agents import policies
-from temper.utils import replay
+from temper.utils import replay_rates
+from temper.utils import replay_row_store
 
 Config = TypeVar("Config")
 Networks = TypeVar("Networks")
@@ -48,7 +50,7 @@ class AgentBuilder(abc.ABC, Generic[Config, Networks]):
     """What the actor stores beside each action, through the adder, and the tables have room for."""
 
   @abc.abstractmethod
-  def make_update_schedule(self) -> replay.UpdateSchedule:
+  def make_update_schedule(self) -> replay_rates.UpdateSchedule:
     """Makes the rule that says, in one process, how many learner steps are due."""
 
   @abc.abstractmethod
@@ -77,9 +79,27 @@ class AgentBuilder(abc.ABC, Generic[Config, Networks]):
     """Makes an iterator over `make_dataset`."""
     return iter(self.make_dataset(replay_client))
 
+  def make_row_store(
+    self, environment_spec: specs.EnvironmentSpec
+  ) -> Optional[replay_row_store.RowStore]:
+    """Makes what one process may sample from in place of its replay server; None: nothing."""
+    del environment_spec
+    return None
+
   @abc.abstractmethod
-  def make_adder(self, replay_client: reverb.Client) -> adders.Adder:
-    """Makes the adder, which writes an actor's experience."""
+  def make_adder(
+    self,
+    replay_client: reverb.Client,
+    priority: Optional[Callable[[], float]] = None,
+    row_store: Optional[replay_row_store.RowStore] = None,
+  ) -> adders.Adder:
+    """Makes the adder, which writes an actor's experience.
+
+    Args:
+      replay_client: client of the replay.
+      priority: returns the priority of new items; prioritised replay alone reads it.
+      row_store: what `make_row_store` made, to which experience goes too.
+    """
 
   @abc.abstractmethod
   def make_policy(self, networks: Networks) -> snt.Module:
@@ -96,7 +116,6 @@ class AgentBuilder(abc.ABC, Generic[Config, Networks]):
     del networks, environment_spec
     return {}
 
-  @abc.abstractmethod
   def make_actor(
     self,
     policy_network: snt.Module,
@@ -108,8 +127,8 @@ class AgentBuilder(abc.ABC, Generic[Config, Networks]):
     critic_network: Optional[snt.Module] = None,
     action_spec: Optional[types.NestedSpec] = None,
     **kwargs: Any,
-  ) -> core.Actor:
-    """Makes an actor.
+  ) -> actor_lib.Actor:
+    """Makes an actor; one with a source of variables starts from those and knows their version.
 
     Args:
       policy_network: what `make_policy` returned.
@@ -124,6 +143,21 @@ class AgentBuilder(abc.ABC, Generic[Config, Networks]):
     Raises:
       ValueError: if both the flag and `choice` are given, or the critic is needed and missing.
     """
+    choice = policies.choice_of(deterministic_policy, choice)
+    policy = choice.make(policy_network, critic_network, action_spec)
+    client = None
+    if variable_source is not None:
+      version = tf.Variable(0, dtype=tf.int32, trainable=False)
+      variables = choice.variables(policy_network, critic_network)
+      config: Any = self._config
+      client = variable_utils.VariableClient(
+        client=variable_source,
+        variables={**variables, "num_steps": [version]},
+        update_period=config.variable_update_period,
+      )
+      client.update_and_wait()
+      kwargs.setdefault("policy_version", lambda: int(version.numpy()))
+    return actor_lib.Actor(policy, adder, client, extras=self.extras, **kwargs)
 
   @abc.abstractmethod
   def make_learner(
@@ -132,9 +166,27 @@ class AgentBuilder(abc.ABC, Generic[Config, Networks]):
     dataset: learner_data.Dataset,
     counter: Optional[counting.Counter] = None,
     logger: Optional[loggers.Logger] = None,
+    checkpoint: bool = False,
+    *,
+    environment_spec: Optional[specs.EnvironmentSpec] = None,
+    replay_client: Optional[reverb.Client] = None,
     **kwargs: Any,
   ) -> learner_lib.Learner:
-    """Makes the learner of the networks."""
+    """Makes the learner of the networks.
+
+    Args:
+      networks: the online networks.
+      dataset: what `make_dataset` returned, or other data of its kind.
+      counter: counts learner steps.
+      logger: gets the metrics.
+      checkpoint: whether the learner keeps checkpoints in the `directory` that it is given.
+      environment_spec: what the networks were made for; a temperature without a target needs it.
+      replay_client: where new priorities go; prioritised replay needs it.
+      **kwargs: see the learner.
+
+    Raises:
+      ValueError: if the configuration needs what is None.
+    """
 
 
 def check_environment_spec(environment_spec: specs.EnvironmentSpec) -> None:

@@ -16,7 +16,7 @@ import reverb
 
 from temper.agents import builder as builder_lib
 from temper.agents import learner as learner_lib
-from temper.utils import replay as replay_lib
+from temper.utils import replay_client
 
 EnvironmentFactory = Callable[[bool], dm_env.Environment]
 
@@ -107,6 +107,8 @@ class DistributedAgent:
       counting.Counter(counter, "learner"),
       self._logger("learner"),
       checkpoint=directory is not None,
+      environment_spec=self._environment_spec,
+      replay_client=replay,
       directory=directory,
       seed=self._seed,
     )
@@ -122,7 +124,7 @@ class DistributedAgent:
     policy = self._builder.make_policy(self._network_factory(self._environment_spec))
     actor = self._builder.make_actor(
       policy,
-      self._builder.make_adder(replay_lib.adapt_client(replay)),
+      self._builder.make_adder(replay_client.adapt_client(replay)),
       variable_source,
       # Actors that draw alike would explore alike.
       seed=self._seed + 7919 * (actor_id + 1),

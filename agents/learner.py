@@ -2,9 +2,8 @@
 
 import abc
 from collections.abc import Mapping, Sequence
-import enum
 import time
-from typing import Any, Callable, Optional
+from typing import Any, Optional, Union
 
 import acme
 from acme.utils import counting
@@ -13,34 +12,18 @@ import numpy as np
 import reverb
 import sonnet as snt
 import tensorflow as tf
-from tensorflow.python.eager import cancellation
 import tree
 
 from temper.agents import learner_data
+from temper.agents import learner_steps
+from temper.agents import target_copies
 from temper.utils import checkpointing
 from temper.utils import checks
 from temper.utils import optimizers as optimizer_utils
+from temper.utils import prioritised_replay
 from temper.utils import variables as variable_utils
 
-Metrics = dict[str, tf.Tensor]
-
 _SECONDS_BETWEEN_CHECKPOINTS = 600.0
-
-
-class TargetUpdate(enum.Enum):
-  """When, in a step that copies the online to the target networks, the copy is made.
-
-  A step copies when the number of steps done before it is a multiple of the period, so that the
-  very first one does.
-
-  BEFORE_GRADIENTS: before the losses are computed, which then see equal online and target networks.
-    It does not wait for the step's batch: one that never comes may leave the targets copied, as a
-    repeated step would.
-  AFTER_GRADIENTS: after the optimizers have moved the online networks.
-  """
-
-  BEFORE_GRADIENTS = "before_gradients"
-  AFTER_GRADIENTS = "after_gradients"
 
 
 class NonFiniteError(RuntimeError):
@@ -71,14 +54,18 @@ class Learner(acme.Learner, abc.ABC):
     networks: Mapping[str, snt.Module],
     target_networks: Mapping[str, snt.Module],
     optimizers: Mapping[str, snt.Optimizer],
-    target_update_period: int,
-    target_update: TargetUpdate = TargetUpdate.BEFORE_GRADIENTS,
-    max_gradient_norm: Optional[float] = None,
+    target_update_period: Optional[int],
+    target_update: target_copies.TargetUpdate = target_copies.TargetUpdate.BEFORE_GRADIENTS,
+    max_gradient_norm: Union[None, float, Mapping[str, float]] = None,
+    modules: Optional[Mapping[str, snt.Module]] = None,
+    num_phases: int = 1,
+    updates_per_step: int = 1,
     strategy: Optional[tf.distribute.Strategy] = None,
     counter: Optional[counting.Counter] = None,
     logger: Optional[loggers.Logger] = None,
     seed: int = 0,
     directory: Optional[str] = None,
+    priority_writer: Optional[prioritised_replay.PriorityWriter] = None,
   ):
     """Initialises the learner.
 
@@ -89,59 +76,64 @@ class Learner(acme.Learner, abc.ABC):
       networks: online networks by name, their variables created under the strategy's scope.
       target_networks: target networks; each name is one of `networks`.
       optimizers: one for each online network that is trained, by its name.
-      target_update_period: learner steps between copies of the online to the target networks.
+      target_update_period: updates between copies of the online to the target networks; None: never
+        here, since `_update` itself moves the targets.
       target_update: when in a step they are copied.
-      max_gradient_norm: clips each network's gradient to this global norm; None leaves it.
+      max_gradient_norm: clips each network's gradient to this global norm, or the gradients of the
+        networks named to their own; None leaves them.
+      modules: what else learns or is served, such as a temperature, by name.
+      num_phases: in how many turns `_update` differs: update number k has phase k modulo this.
+      updates_per_step: updates of one `step`, each with the next batch, in one call of a compiled
+        function; 1, or a multiple of `num_phases`.
       strategy: distribution strategy; None means the current one.
       counter: counts learner steps and wall time, seconds.
       logger: gets the metrics of every step.
       seed: seed of all draws of the learner.
       directory: where to keep checkpoints of the learner alone, every ten minutes; None keeps none.
+      priority_writer: writes the new priorities of the items learnt from, where replay is
+        prioritised.
 
     Raises:
       ValueError: if a number is out of its range, the dataset does not fit the strategy, or target
         and online variables do not pair.
     """
-    checks.integer("target_update_period", target_update_period, minimum=1)
-    checks.number("max_gradient_norm", max_gradient_norm, above=0, optional=True)
+    checks.integer("updates_per_step", updates_per_step, minimum=1)
+    if target_update_period and target_update_period % updates_per_step:
+      raise ValueError(
+        f"target_update_period is {target_update_period} and updates_per_step {updates_per_step}; "
+        "the period must be a multiple, since targets are copied between steps."
+      )
+    if not isinstance(max_gradient_norm, Mapping):
+      checks.number("max_gradient_norm", max_gradient_norm, above=0, optional=True)
+      max_gradient_norm = dict.fromkeys(networks, max_gradient_norm) if max_gradient_norm else {}
     self._strategy = strategy or tf.distribute.get_strategy()
     self._networks = dict(networks)
     self._target_networks = dict(target_networks)
     self._optimizers = dict(optimizers)
-    self._online_variables = [v for name in target_networks for v in networks[name].variables]
-    self._target_variables = [
-      v for name in target_networks for v in target_networks[name].variables
-    ]
-    variable_utils.check_pairs(self._online_variables, self._target_variables)
-    self._target_update_period = target_update_period
-    self._target_update = checks.member("target_update", target_update, TargetUpdate)
-    self._max_gradient_norm = max_gradient_norm
+    self._target_copies = target_copies.TargetCopies(
+      networks, target_networks, target_update_period, target_update, self._strategy
+    )
+    self._max_gradient_norms = dict(max_gradient_norm)
+    self._modules = dict(modules or {})
+    self._updates_per_step = updates_per_step
+    self._priority_writer = priority_writer
     self._seed = int(seed) % (2**31)
     with self._strategy.scope():
       self._num_steps = tf.Variable(0, dtype=tf.int32, trainable=False, name="num_steps")
       for name, optimizer in self._optimizers.items():
         optimizer_utils.initialise_slots(optimizer, networks[name].trainable_variables)
     variable_utils.check_made_under(self._strategy, self.checkpointables())
-    self._iterator, fetch_in_graph = learner_data.make_iterator(dataset, self._strategy)
-    # Nothing here needs AutoGraph, and its conversion of every function called took most of the
-    # first step.
-    self._step_function = tf.function(
-      self._fetch_and_update if fetch_in_graph else self._update_all, autograph=False
+    self._steps = learner_steps.CompiledSteps(
+      self._replica_step,
+      dataset,
+      self._strategy,
+      num_phases=num_phases,
+      updates_per_call=updates_per_step,
     )
-    self._fetch_in_graph = fetch_in_graph
-    # Apart from the step: a copy is rare, and its mere presence in the graph costs every step time.
-    self._copy_to_targets = tf.function(
-      self._copy_on_all_replicas, autograph=False
-    ).get_concrete_function()
-    # TensorFlow has no public way to interrupt an iterator that waits, and Reverb's waits for ever
-    # for a lost server.
-    self._cancellation = cancellation.CancellationManager()
-    self._cancellable_step: Optional[Callable[[], tuple[tf.Tensor, tf.Tensor]]] = None
-    self._metric_names: tuple[str, ...] = ()
-
     self._counter = counter or counting.Counter()
     self._logger = logger or loggers.make_default_logger("learner", save_data=False)
     self._timestamp: Optional[float] = None
+    self._metrics: dict[str, float] = {}
     self._checkpointer = checkpointing.Checkpointer(directory) if directory else None
     self._last_save = time.monotonic()
     self._restore_newest()
@@ -149,7 +141,9 @@ class Learner(acme.Learner, abc.ABC):
   # What a subclass implements and uses.
 
   @abc.abstractmethod
-  def _update(self, sample: reverb.ReplaySample, seed: tf.Tensor) -> Metrics:
+  def _update(
+    self, sample: reverb.ReplaySample, seed: tf.Tensor, phase: int
+  ) -> learner_steps.Update:
     """Updates the networks from one replica's batch.
 
     Runs in the context of a replica, inside a `tf.function`. It calls `_apply_gradients` for each
@@ -157,11 +151,17 @@ class Learner(acme.Learner, abc.ABC):
 
     Args:
       sample: batch-major sample, the replica's share of the batch.
-      seed: int32 `[2]`, for stateless draws; of this step and replica.
+      seed: int32 `[2]`, for stateless draws; of this update and replica.
+      phase: number of this update modulo the number of phases.
 
     Returns:
-      Scalars by name; those whose name ends in `loss` must be finite.
+      Scalars by name, of which those whose name ends in `loss` must be finite, and the items' new
+      priorities in replay if it is prioritised.
     """
+
+  def _on_step(self, metrics: Mapping[str, float]) -> None:
+    """Sees the metrics of each step; for what is to be said once. Does nothing here."""
+    del metrics
 
   def _apply_gradients(self, name: str, gradients: Sequence[Optional[tf.Tensor]]) -> tf.Tensor:
     """Averages gradients over the replicas, clips them, and applies the network's optimizer.
@@ -188,8 +188,9 @@ class Learner(acme.Learner, abc.ABC):
       reduced = iter(tf.distribute.get_replica_context().all_reduce("mean", present))
       gradients = [None if g is None else next(reduced) for g in gradients]
     norm = tf.linalg.global_norm([g for g in gradients if g is not None])
-    if self._max_gradient_norm is not None:
-      gradients = tf.clip_by_global_norm(gradients, self._max_gradient_norm, use_norm=norm)[0]
+    if name in self._max_gradient_norms:
+      limit = self._max_gradient_norms[name]
+      gradients = tf.clip_by_global_norm(gradients, limit, use_norm=norm)[0]
     # An optimizer counts its steps, which must wait for a gradient, thus for a batch, too.
     with tf.control_dependencies([norm]):
       self._optimizers[name].apply(gradients, variables)
@@ -197,36 +198,19 @@ class Learner(acme.Learner, abc.ABC):
 
   # The step.
 
-  def _replica_step(self, sample: reverb.ReplaySample) -> tf.Tensor:
+  def _replica_step(self, sample: reverb.ReplaySample, phase: int) -> learner_steps.Update:
     context = tf.distribute.get_replica_context()
     num_steps = self._num_steps.read_value()
     replica = tf.cast(context.replica_id_in_sync_group, tf.int32)
     # A prime stride keeps the replicas' streams of draws apart.
     seed = tf.stack([self._seed + 1_000_003 * replica, num_steps])
-    metrics = self._update(sample, seed)
+    update = self._update(sample, seed, phase)
     with tf.control_dependencies(tree.flatten(sample)):  # No batch, no step.
       variable_utils.assign(self._num_steps, num_steps + 1)
-    metrics = {name: tf.cast(value, tf.float32) for name, value in metrics.items()}
-    if self._strategy.num_replicas_in_sync > 1:
-      metrics = context.all_reduce("mean", metrics)
-    self._metric_names = tuple(metrics)
-    return tf.stack(list(metrics.values()))
-
-  def _update_all(self, sample: Any) -> tuple[tf.Tensor, dict[str, Any]]:
-    metrics = self._strategy.run(self._replica_step, args=(sample,))
-    # Equal on all replicas. What a batch can be wrong in is returned too, to look at when something
-    # is; the rest of it would only cost time.
-    tensors = learner_data.floating_tensors(sample, self._strategy)
-    return self._strategy.experimental_local_results(metrics)[0], tensors
-
-  def _fetch_and_update(self) -> tuple[tf.Tensor, dict[str, Any]]:
-    return self._update_all(next(self._iterator))
-
-  def _copy_on_all_replicas(self) -> None:
-    self._strategy.run(variable_utils.copy, args=(self._online_variables, self._target_variables))
+    return update
 
   def step(self) -> None:
-    """Does one learner step.
+    """Does one learner step: one update, or `updates_per_step` of them.
 
     Raises:
       NonFiniteError: if a loss or a gradient is not finite; names the tensors, those of the batch
@@ -235,48 +219,45 @@ class Learner(acme.Learner, abc.ABC):
     """
     # Read anew each time, since a checkpoint may have been restored from outside. It costs
     # microseconds.
-    copies = self._target_variables and self.num_steps % self._target_update_period == 0
-    if copies and self._target_update is TargetUpdate.BEFORE_GRADIENTS:
-      self._copy_to_targets()
-    values, batch = self._next_update()
-    metrics = dict(zip(self._metric_names, values.numpy().tolist()))
+    num_steps = self.num_steps
+    self._target_copies.before(num_steps)
+    metrics, batch = self._next_update(num_steps)
     self._check_finite(metrics, batch)
-    if copies and self._target_update is TargetUpdate.AFTER_GRADIENTS:
-      self._copy_to_targets()
+    self._target_copies.after(num_steps)
+    self._on_step(metrics)
     timestamp = time.monotonic()
     # The first step traces the graph and waits for replay: it says nothing of the rate.
     elapsed = timestamp - self._timestamp if self._timestamp else 0.0
     self._timestamp = timestamp
-    metrics.update(self._counter.increment(steps=1, walltime=elapsed))
-    self._metrics = metrics
-    self._logger.write(metrics)
+    metrics.update(self._counter.increment(steps=self._updates_per_step, walltime=elapsed))
+    # What only some updates tell, such as a delayed policy's loss, stays until it is told anew.
+    self._metrics.update(metrics)
+    self._logger.write(self.metrics)
     if (
       self._checkpointer is not None and timestamp - self._last_save > _SECONDS_BETWEEN_CHECKPOINTS
     ):
       self.save_checkpoint()
 
-  def _next_update(self) -> tuple[tf.Tensor, dict[str, Any]]:
-    """Fetches a batch and learns from it; returns the metrics' values, and the batch's numbers."""
+  def _next_update(self, num_steps: int) -> tuple[dict[str, float], Mapping[str, Any]]:
+    """Fetches a batch and learns from it; returns the metrics, and the batch's numbers."""
     try:
-      if self._fetch_in_graph:
-        if self._cancellable_step is None:
-          concrete = self._step_function.get_concrete_function()
-          self._cancellable_step = self._cancellation.get_cancelable_function(concrete)
-        return self._cancellable_step()
-      return self._step_function(tree.map_structure(tf.convert_to_tensor, next(self._iterator)))
+      result = self._steps(num_steps)
     except (StopIteration, tf.errors.OutOfRangeError, tf.errors.CancelledError) as error:
       raise DataExhaustedError(
         f"There is no batch for learner step {self.num_steps + 1}: the dataset has ended, or "
         "replay could not be sampled from within its timeout (is its server alive, and does "
         "anything still add to it?)."
       ) from error
+    if result.replay is not None and self._priority_writer is not None:
+      self._priority_writer.write(*(x.numpy() for x in result.replay))
+    return result.metrics, result.batch
 
   def cancel(self) -> None:
     """Makes a step that waits for its batch, and all later ones, raise DataExhaustedError.
 
     It is for another thread to call.
     """
-    self._cancellation.start_cancel()
+    self._steps.cancel()
 
   def _check_finite(self, metrics: Mapping[str, float], batch: Mapping[str, Any]) -> None:
     bad = [
@@ -305,9 +286,19 @@ class Learner(acme.Learner, abc.ABC):
     return int(self._num_steps.value().numpy())
 
   @property
+  def max_priority(self) -> float:
+    """The largest priority in replay so far, which new items get; 1 if it is not prioritised."""
+    return self._priority_writer.max_priority if self._priority_writer else 1.0
+
+  @property
+  def updates_per_step(self) -> int:
+    """Updates of one `step`, which counts as so many."""
+    return self._updates_per_step
+
+  @property
   def metrics(self) -> dict[str, float]:
     """Metrics and counts of the newest step; empty before the first."""
-    return dict(getattr(self, "_metrics", {}))
+    return dict(self._metrics)
 
   @property
   def strategy(self) -> tf.distribute.Strategy:
@@ -329,13 +320,15 @@ class Learner(acme.Learner, abc.ABC):
 
   @property
   def _served(self) -> dict[str, Sequence[tf.Variable]]:
-    served = {name: network.variables for name, network in self._networks.items()}
+    modules = {**self._networks, **self._modules}
+    served = {name: module.variables for name, module in modules.items()}
     return {**served, "num_steps": (self._num_steps,)}
 
   def checkpointables(self) -> dict[str, Any]:
     """Returns everything that decides what the learner does next, as TensorFlow objects by name."""
     objects: dict[str, Any] = {"num_steps": self._num_steps}
     objects.update(self._networks)
+    objects.update(self._modules)
     objects.update({f"target_{name}": network for name, network in self._target_networks.items()})
     objects.update({f"{name}_optimizer": optimizer for name, optimizer in self._optimizers.items()})
     return objects

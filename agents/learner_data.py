@@ -40,7 +40,9 @@ def make_iterator(dataset: Dataset, strategy: tf.distribute.Strategy) -> tuple[I
       f"dataset is a {type(dataset).__name__}; a tf.data.Dataset or an iterator of samples is "
       "needed."
     )
-  return dataset, isinstance(dataset, tf.data.Iterator)
+  # Some iterators are no dataset's, but make operations when they are advanced.
+  in_graph = isinstance(dataset, tf.data.Iterator) or getattr(dataset, "advances_in_graph", False)
+  return dataset, in_graph
 
 
 def floating_tensors(sample: Any, strategy: tf.distribute.Strategy) -> dict[str, Any]:

@@ -21,8 +21,9 @@ from temper.agents import builder as builder_lib
 from temper.agents import learner as learner_lib
 from temper.agents import policies
 from temper.utils import checkpointing
-from temper.utils import replay
+from temper.utils import replay_row_store
 from temper.utils import replay_server
+from temper.utils import replay_tables
 from temper.utils import replay_watch
 
 _REPLAY_FOLDER = "replay"
@@ -81,7 +82,7 @@ class LocalAgent(core.Actor, core.VariableSource):
         "or boltzmann."
       )
     self._builder = builder
-    self._action_spec = environment_spec.actions
+    self._environment_spec = environment_spec
     self._behaviour_policy = behaviour_policy
     self._schedule = builder.make_update_schedule()
     init_seed, actor_seed, learner_seed = (
@@ -94,10 +95,11 @@ class LocalAgent(core.Actor, core.VariableSource):
 
     tables = builder.make_replay_tables(environment_spec, in_process=True)
     self._replay_bytes = {
-      t.name: replay.estimate_bytes(t.info.signature, t.info.max_size) for t in tables
+      t.name: replay_tables.estimate_bytes(t.info.signature, t.info.max_size) for t in tables
     }
     self._replay = _start_replay(tables, replay_checkpoint, replay_scratch)
     try:
+      self._row_store = self._make_row_store(tables, replay_checkpoint, strategy)
       self._make_parts(
         actor_seed, counter, logger, strategy=strategy, seed=learner_seed, **learner_options
       )
@@ -113,6 +115,22 @@ class LocalAgent(core.Actor, core.VariableSource):
     self._replay_ready = False
     self._closed = False
 
+  def _make_row_store(
+    self,
+    tables: Sequence[reverb.Table],
+    checkpoint: Optional[str],
+    strategy: Optional[tf.distribute.Strategy],
+  ) -> Optional[replay_row_store.RowStore]:
+    """Makes what is sampled from in place of the server, if the builder has such a thing."""
+    if strategy is not None and strategy.num_replicas_in_sync > 1:
+      return None  # Replicas need a dataset that can be shared out.
+    store = self._builder.make_row_store(self._environment_spec)
+    if store is None or (checkpoint and not store.restore(checkpoint)):
+      return None
+    (table,) = tables
+    self._replay_bytes[f"the copy of {table.name} in memory"] = self._replay_bytes[table.name]
+    return store
+
   def _make_parts(
     self,
     actor_seed: int,
@@ -122,16 +140,29 @@ class LocalAgent(core.Actor, core.VariableSource):
   ) -> None:
     """Makes what writes to replay and what reads from it."""
     builder = self._builder
-    self._adder = builder.make_adder(self._replay.client)
+    # The learner, which knows priorities, comes after the adder.
+    self._adder = builder.make_adder(
+      self._replay.client, priority=lambda: self._learner.max_priority, row_store=self._row_store
+    )
     self._actor = self._make_actor(
       self._behaviour_policy,
       self._adder,
       seed=actor_seed,
       policy_version=lambda: self._num_updates,
     )
-    dataset = builder.make_dataset(self._replay.client, in_process=True)
+    dataset: Any
+    if self._row_store is not None:
+      dataset = self._row_store.draws(builder.config.batch_size, actor_seed)
+    else:
+      dataset = builder.make_dataset(self._replay.client, in_process=True)
     self._learner = builder.make_learner(
-      self._networks, dataset, counter, logger, **learner_options
+      self._networks,
+      dataset,
+      counter,
+      logger,
+      environment_spec=self._environment_spec,
+      replay_client=self._replay.client,
+      **learner_options,
     )
     self._watch = replay_watch.ServerWatch(self._replay.client, on_lost=self._learner.cancel)
 
@@ -144,7 +175,7 @@ class LocalAgent(core.Actor, core.VariableSource):
       adder,
       choice=choice,
       critic_network=builder.make_critic(networks),
-      action_spec=self._action_spec,
+      action_spec=self._environment_spec.actions,
       **options,
     )
 
@@ -212,13 +243,14 @@ class LocalAgent(core.Actor, core.VariableSource):
     del wait  # Variables are shared.
     self._check_open()
     due = self._schedule.updates_due(self._scheduled_steps) - self._scheduled_updates
-    if due <= 0 or not self._can_sample():
+    at_once = self._learner.updates_per_step
+    if due < at_once or not self._can_sample():
       return
     start = time.monotonic()
-    for _ in range(due):
+    for _ in range(due // at_once):
       self._learner.step()
-      self._num_updates += 1
-      self._scheduled_updates += 1
+      self._num_updates += at_once
+      self._scheduled_updates += at_once
     self._learning_seconds += time.monotonic() - start
 
   def _check_open(self) -> None:
@@ -262,6 +294,7 @@ class LocalAgent(core.Actor, core.VariableSource):
       "actor": self._actor.state(),
       "scheduled_steps": self._scheduled_steps,
       "scheduled_updates": self._scheduled_updates,
+      "batches_drawn": self._row_store.num_batches if self._row_store else 0,
     }
 
   def load_state(self, state: Mapping[str, Any], *, replay_restored: bool = True) -> None:
@@ -274,11 +307,15 @@ class LocalAgent(core.Actor, core.VariableSource):
     if replay_restored:
       self._scheduled_steps = int(state["scheduled_steps"])
       self._scheduled_updates = int(state["scheduled_updates"])
+      if self._row_store is not None:
+        self._row_store.num_batches = int(state.get("batches_drawn", 0))
 
   def save_replay(self, directory: str) -> None:
     """Writes all experience into a checkpoint folder, the newest steps included."""
     self.flush()
     self._replay.save(os.path.join(directory, _REPLAY_FOLDER))
+    if self._row_store is not None:
+      self._row_store.save(directory)
 
   def flush(self, timeout_ms: int = 5_000) -> None:
     """Writes the steps that are not in replay yet.

@@ -79,6 +79,7 @@ class OfflineAgent(core.VariableSource):
       dataset,
       counter,
       logger or loggers.NoOpLogger(),
+      environment_spec=environment_spec,
       strategy=strategy,
       seed=learner_seed,
       **learner_options,

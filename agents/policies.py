@@ -6,15 +6,21 @@ import dataclasses
 import math
 from typing import Any, NamedTuple, Optional
 
+from acme import specs
 from acme import types
+import numpy as np
 import sonnet as snt
 import tensorflow as tf
+import tensorflow_probability as tfp
+import tree
 
 from temper.agents import boltzmann
 from temper.agents.boltzmann import networks as boltzmann_networks
 from temper.utils import checks
 from temper.utils import distributions
 from temper.utils.policy_kinds import PolicyKind
+
+tfd = tfp.distributions
 
 
 class Acted(NamedTuple):
@@ -50,14 +56,14 @@ class ActingPolicy(snt.Module, abc.ABC):
 
   @abc.abstractmethod
   def __call__(
-    self, observation: types.NestedTensor, state: types.NestedTensor, seed: tf.Tensor
+    self, observation: types.NestedTensor, state: types.NestedTensor, seed: distributions.Randomness
   ) -> Acted:
     """Acts.
 
     Args:
       observation: nest of `[B, ...]`.
       state: what the call before returned as `next_state`, or an initial state.
-      seed: int32 `[2]`, decides what is random.
+      seed: int32 `[2]`, or noise, decides what is random.
     """
 
 
@@ -152,6 +158,34 @@ def choice_of(deterministic: bool, choice: Optional[PolicyChoice]) -> PolicyChoi
   return choice
 
 
+class UniformPolicy(ActingPolicy):
+  """Takes actions uniformly within their bounds, whatever it sees."""
+
+  def __init__(self, action_spec: specs.BoundedArray):
+    """Takes the bounds of an action spec."""
+    super().__init__(RAW)
+    low, high = (
+      tf.constant(np.broadcast_to(x, action_spec.shape), action_spec.dtype)
+      for x in (action_spec.minimum, action_spec.maximum)
+    )
+    self._rank = len(action_spec.shape)
+    self._low, self._high = low, high
+
+  def initial_state(self, batch_size: int) -> types.NestedTensor:
+    """Returns an empty state."""
+    del batch_size
+    return ()
+
+  def __call__(
+    self, observation: types.NestedTensor, state: types.NestedTensor, seed: distributions.Randomness
+  ) -> Acted:
+    """Acts."""
+    batch_size = tf.shape(tree.flatten(observation)[0])[0]
+    repeated = lambda x: tf.repeat(x[None], batch_size, axis=0)
+    uniform = tfd.Independent(tfd.Uniform(repeated(self._low), repeated(self._high)), self._rank)
+    return Acted(distributions.sample(uniform, (), seed), uniform, state)
+
+
 class _NetworkPolicy(ActingPolicy):
   """A sample or the mean of the distribution that a network returns."""
 
@@ -163,11 +197,11 @@ class _NetworkPolicy(ActingPolicy):
     return boltzmann_networks.initial_state(self._network, batch_size)
 
   def __call__(
-    self, observation: types.NestedTensor, state: types.NestedTensor, seed: tf.Tensor
+    self, observation: types.NestedTensor, state: types.NestedTensor, seed: distributions.Randomness
   ) -> Acted:
     distribution, next_state = boltzmann_networks.step(self._network, (observation,), state)
     if self._choice.kind is PolicyKind.MEAN:
-      action = distribution.mean()
+      action = distributions.mean(distribution)
     else:
       action = distributions.sample(distribution, (), seed)
     return Acted(action, distribution, next_state)
@@ -199,7 +233,7 @@ class _BoltzmannPolicy(ActingPolicy):
     self,
     observation: types.NestedTensor,
     state: boltzmann.PolicyCriticRNNState,
-    seed: tf.Tensor,
+    seed: distributions.Randomness,
   ) -> Acted:
     draw = self._sampler(observation, state, seed)
     log_ratio = math.log(self._choice.num_action_samples) + draw.log_weight

@@ -1,21 +1,22 @@
 """What builders of agents share that learn from sequences of steps in Reverb."""
 
 import abc
+from collections.abc import Callable
 from typing import Any, Optional
 
 from acme import adders
-from acme import core
 from acme import specs
-from acme import types
-from acme.tf import variable_utils
 import reverb
-import sonnet as snt
 import tensorflow as tf
 
 from temper.agents import actor as actor_lib
 from temper.agents import builder as builder_lib
-from temper.agents import policies
-from temper.utils import replay
+from temper.utils import prioritised_replay as prioritised_lib
+from temper.utils import replay_datasets
+from temper.utils import replay_rates
+from temper.utils import replay_row_store
+from temper.utils import replay_sequence_adder
+from temper.utils import replay_tables
 
 
 class SequenceBuilder(builder_lib.AgentBuilder[builder_lib.Config, builder_lib.Networks]):
@@ -35,10 +36,15 @@ class SequenceBuilder(builder_lib.AgentBuilder[builder_lib.Config, builder_lib.N
   def period(self) -> int:
     """Steps between the starts of two stored sequences."""
 
-  def make_update_schedule(self) -> replay.UpdateSchedule:
+  @property
+  def prioritised_replay(self) -> Optional[prioritised_lib.PrioritisedReplay]:
+    """How replay is prioritised; None, as here: not at all."""
+    return None
+
+  def make_update_schedule(self) -> replay_rates.UpdateSchedule:
     """Makes the rule of learner steps; as in Acme, it waits for a whole batch of steps at least."""
     config: Any = self._config
-    return replay.UpdateSchedule(
+    return replay_rates.UpdateSchedule(
       config.samples_per_insert, config.batch_size, max(config.batch_size, config.min_replay_size)
     )
 
@@ -63,17 +69,19 @@ class SequenceBuilder(builder_lib.AgentBuilder[builder_lib.Config, builder_lib.N
     if in_process:
       limiter = reverb.rate_limiters.MinSize(1)
     else:
-      limiter = replay.rate_limiter(
+      limiter = replay_rates.rate_limiter(
         config.samples_per_insert, config.min_replay_size, config.batch_size, period
       )
+    prioritised = self.prioritised_replay
     return [
-      replay.sequence_table(
+      replay_tables.sequence_table(
         config.replay_table_name,
         environment_spec,
         actor_lib.extras_spec(self.extras),
         steps_per_sequence,
         config.max_replay_size,
         limiter,
+        prioritised.priority_exponent if prioritised else None,
       )
     ]
 
@@ -82,46 +90,27 @@ class SequenceBuilder(builder_lib.AgentBuilder[builder_lib.Config, builder_lib.N
   ) -> tf.data.Dataset:
     """Makes the dataset of batches of sequences."""
     config: Any = self._config
-    return replay.make_dataset(
+    return replay_datasets.make_dataset(
       replay_client.server_address,
       config.replay_table_name,
       config.batch_size,
       min(config.prefetch_size, 1) if in_process else config.prefetch_size,
-      replay.IN_PROCESS_TIMEOUT_MS if in_process else -1,
+      replay_datasets.IN_PROCESS_TIMEOUT_MS if in_process else -1,
     )
 
-  def make_adder(self, replay_client: reverb.Client) -> adders.Adder:
-    """Makes the adder of sequences, one every `period` steps, over episode ends."""
-    config: Any = self._config
-    return replay.SequenceAdder(
-      replay_client, self.steps_per_sequence, self.period, config.replay_table_name
-    )
-
-  def make_actor(
+  def make_adder(
     self,
-    policy_network: snt.Module,
-    adder: Optional[adders.Adder] = None,
-    variable_source: Optional[core.VariableSource] = None,
-    deterministic_policy: bool = False,
-    *,
-    choice: Optional[policies.PolicyChoice] = None,
-    critic_network: Optional[snt.Module] = None,
-    action_spec: Optional[types.NestedSpec] = None,
-    **kwargs: Any,
-  ) -> actor_lib.Actor:
-    """Makes an actor; one with a source of variables starts from those and knows their version."""
-    choice = policies.choice_of(deterministic_policy, choice)
-    policy = choice.make(policy_network, critic_network, action_spec)
-    client = None
-    if variable_source is not None:
-      version = tf.Variable(0, dtype=tf.int32, trainable=False)
-      variables = choice.variables(policy_network, critic_network)
-      config: Any = self._config
-      client = variable_utils.VariableClient(
-        client=variable_source,
-        variables={**variables, "num_steps": [version]},
-        update_period=config.variable_update_period,
-      )
-      client.update_and_wait()
-      kwargs.setdefault("policy_version", lambda: int(version.numpy()))
-    return actor_lib.Actor(policy, adder, client, extras=self.extras, **kwargs)
+    replay_client: reverb.Client,
+    priority: Optional[Callable[[], float]] = None,
+    row_store: Optional[replay_row_store.RowStore] = None,
+  ) -> adders.Adder:
+    """Makes the adder of sequences, one every `period` steps, over episode ends."""
+    del row_store  # Sequences have none.
+    config: Any = self._config
+    return replay_sequence_adder.SequenceAdder(
+      replay_client,
+      self.steps_per_sequence,
+      self.period,
+      config.replay_table_name,
+      priority if self.prioritised_replay else None,
+    )

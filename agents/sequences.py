@@ -27,6 +27,25 @@ def check_dataset(dataset: Any, required_extras: Mapping[str, str] = _NO_EXTRAS)
     check_sample(dataset.element_spec, required_extras)
 
 
+def check_has_probabilities(dataset: Any) -> None:
+  """Checks that a dataset's elements tell how likely each was, as prioritised replay needs.
+
+  Args:
+    dataset: as for `check_dataset`.
+
+  Raises:
+    ValueError: if they are steps without a sample around them.
+  """
+  if isinstance(dataset, (tf.data.Dataset, tf.data.Iterator)):
+    spec = dataset.element_spec
+    if not isinstance(spec, reverb.ReplaySample):
+      raise ValueError(
+        f"The dataset's elements are of type {type(spec).__name__}; prioritised replay needs "
+        "reverb.ReplaySample, whose info has the probability of each sequence. Take the builder's "
+        "make_dataset, or set prioritised_replay to None."
+      )
+
+
 def check_sample(sample: Any, required_extras: Mapping[str, str] = _NO_EXTRAS) -> None:
   """Checks that a batch, or the spec of one, is a batch of sequences to learn from.
 
@@ -45,7 +64,7 @@ def check_sample(sample: Any, required_extras: Mapping[str, str] = _NO_EXTRAS) -
     raise ValueError(
       f"The dataset's elements are of type {type(sample).__name__}, without data.{missing[0]}; "
       "reverb.ReplaySample with data of acme.adders.reverb.Step is needed, such as "
-      "temper.utils.replay.make_dataset gives."
+      "temper.utils.replay_datasets.make_dataset gives."
     )
   for name, meaning in required_extras.items():
     if not isinstance(data.extras, Mapping) or name not in data.extras:

@@ -36,6 +36,7 @@ class AgentEntry:
 AGENTS = {
   "svg0": AgentEntry("temper.agents.svg0_prior", "SVG0Config", "SVG0Builder", "SVG0"),
   "crr": AgentEntry("temper.agents.crr", "CRRConfig", "CRRBuilder", "CRR"),
+  "sac": AgentEntry("temper.agents.sac", "SACConfig", "SACBuilder", "SAC"),
 }
 
 

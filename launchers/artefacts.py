@@ -20,9 +20,6 @@ from temper.utils import recording
 
 _RULE = "─"
 
-# Ten seconds. Longer episodes are shown in fewer, evenly spaced steps, since drawing is slow.
-_MOST_FRAMES = 250
-
 
 class _WithoutState(snt.Module):
   """A recurrent network whose state has no tensors, called as the feed-forward one that it is."""
@@ -92,11 +89,12 @@ def film(
     ImportError: if Pillow is not installed.
   """
   middle = int(np.argsort(evaluated.returns)[len(evaluated.returns) // 2])
-  seed = evaluation.start_seeds(len(evaluated.returns))[middle]
-  stride = -(-evaluated.lengths[middle] // _MOST_FRAMES)
-  frames, episode_return = recording.record_episode(environment, actor, seed=seed, stride=stride)
-  recording.write_gif(frames, path)
-  return episode_return
+  seed = evaluated.seeds[middle]
+  # Known beforehand, so that nothing is drawn in vain.
+  stride = -(-evaluated.lengths[middle] // recording.MAX_FRAMES)
+  frames, outcome = recording.record_episode(environment, actor, seed=seed, stride=stride)
+  recording.write_film(frames, path)
+  return outcome.total
 
 
 def existing(directory: RunDirectory, checkpoint: str) -> dict[str, str]:
@@ -125,6 +123,7 @@ def table(summary: Mapping[str, Any]) -> str:
   rows = [(mode, result) for mode, result in summary["evaluations"].items()]
   facts = [
     ("environment steps", f"{summary['environment_steps']:,} in {summary['episodes']:,} episodes"),
+    *([("early stop", summary["early_stop"]["outcome"])] if summary["early_stop"] else []),
     ("learner steps", f"{summary['learner_steps']:,}"),
     ("wall time", duration(summary["wall_seconds"])),
     ("acting", f"{summary['acting_steps_per_second']:,.0f} environment steps/s"),

@@ -45,13 +45,17 @@ _FLAGS: Sequence[Flag] = (
     "How to store it: npz, hdf5, minari or rlds; default by the output's ending, .npz or .hdf5.",
   ),
   Flag("policy", ["random"], None, None, "Source: random, for actions uniform between the bounds."),
-  Flag("run", "string", None, None, "Source: the policy of a run's folder, made by train."),
+  Flag("run", "string", None, None, "Source: the policy of a run's folder."),
   Flag("agent", "string", None, None, "Source: an agent that learns, each training episode of it."),
   Flag("episodes", "integer", None, 1, "How many episodes to record; that, or --steps."),
   Flag("steps", "integer", None, 1, "How many steps to record; the last episode is cut there."),
   Flag("seed", "integer", 0, 0, "Seed of start states, actions, and an agent that learns."),
   Flag(
-    "checkpoint", "string", None, None, "With --run: one of its checkpoints; default the newest."
+    "checkpoint",
+    "string",
+    None,
+    None,
+    "With --run: latest (the default), best, a number of steps, or the folder of a checkpoint.",
   ),
   Flag(
     "eval_policy",
@@ -192,6 +196,7 @@ def _source(values: dict[str, Any], agent_config: Any) -> "tuple[Any, str, dict[
   """Returns the source, and the environment's name and options."""
   from temper.agents import policies
   from temper.launchers import episode_sources
+  from temper.launchers import run_loading
 
   environment = values["env"]
   options = environment_flags.environment_options(values)
@@ -204,9 +209,10 @@ def _source(values: dict[str, Any], agent_config: Any) -> "tuple[Any, str, dict[
     run_source = episode_sources.RunSource(
       values["run"], values["checkpoint"], choice, _or(values["noise"], 0.0)
     )
-    record = run_source.record()
-    options = {**record.get("environment_options", {}), **options}
-    return run_source, environment or record["environment"], options
+    found = run_loading.environment_source(run_source.saved.record, environment, options)
+    if found is None:
+      raise ValueError(f"{values['run']} was trained without an environment. Give --env.")
+    return run_source, str(found.maker), dict(found.options)
   environment = environment or _DEFAULT_ENVIRONMENT
   if values["agent"] is not None:
     builder = agent_table.find(values["agent"]).builder_class(agent_config)

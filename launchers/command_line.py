@@ -36,11 +36,12 @@ class Flag(NamedTuple):
   text: str
 
 
-# Of every program.
-_HELP = (
-  Flag("intra_op_threads", "integer", 1, 0, "Threads inside an operation; 0: TensorFlow's choice."),
-  Flag("help", "boolean", None, None, "Shows this text."),
-  Flag("helpfull", "boolean", None, None, "Shows this text and the fields of the agent's config."),
+_THREADS = Flag(
+  "intra_op_threads", "integer", 1, 0, "Threads inside an operation; 0: TensorFlow's choice."
+)
+_HELP = Flag("help", "boolean", None, None, "Shows this text.")
+_HELPFULL = Flag(
+  "helpfull", "boolean", None, None, "Shows this text and the fields of the agent's config."
 )
 
 
@@ -55,16 +56,25 @@ class CommandLine:
     flags: its flags, without those that every program has.
     later_defaults: what holds of flags whose default is None, unless a preset says otherwise.
     closing: lines that end the help.
+    sets_threads: whether there is a flag of TensorFlow's threads in this process.
+    has_config: whether an agent's config can be given, and shown by --helpfull.
+    operand: the name, for the help, of the words that are no flags; None where such are refused.
+    most_operands: how many of those there may be; None for any number.
   """
 
   purpose: str
   flags: Sequence[Flag]
   later_defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   closing: Sequence[str] = ()
+  sets_threads: bool = True
+  has_config: bool = True
+  operand: Optional[str] = None
+  most_operands: Optional[int] = None
 
   @property
   def _all(self) -> Sequence[Flag]:
-    return (*self.flags, *_HELP)
+    threads = (_THREADS,) if self.sets_threads else ()
+    return (*self.flags, *threads, _HELP, *((_HELPFULL,) if self.has_config else ()))
 
   def peek(self, argv: Sequence[str]) -> dict[str, Any]:
     """Returns the values of the program's own flags, whatever `--config` flags there are.
@@ -87,7 +97,8 @@ class CommandLine:
       config: the agent's config before the command line; None where no agent is configured.
 
     Returns:
-      The values of the program's flags, the config, and the names of its fields that were given.
+      The values of the program's flags, with the words that are no flags as "operands" where there
+      may be some; the config; and the names of its fields that were given.
 
     Raises:
       ValueError: if a word or a value is refused.
@@ -99,9 +110,14 @@ class CommandLine:
       stray = parsed(words)[1:]
     except absl_flags.UnrecognizedFlagError as error:
       raise ValueError(self._unknown_flag(error.flagname)) from None
-    if stray:
-      raise config_flags.ConfigError(f"{stray[0]!r} is no flag: flags begin with --. See --help.")
     values = {flag.name: parsed[flag.name].value for flag in self._all}
+    if self.operand is not None:
+      most = self.most_operands
+      if most is not None and len(stray) > most:
+        raise ValueError(f"{stray[most]!r} is one {self.operand} too many; give {most}.")
+      values["operands"] = stray
+    elif stray:
+      raise config_flags.ConfigError(f"{stray[0]!r} is no flag: flags begin with --. See --help.")
     if config is None:
       return values, None, frozenset()
     return values, config_flags.read(config, parsed), config_flags.given(parsed)
@@ -118,21 +134,27 @@ class CommandLine:
         subsequent_indent=" " * 27,
         tabsize=1,
       )
+    words = f" {self.operand}" if self.operand else ""
+    words += f" [{self.operand} ...]" if self.operand and self.most_operands != 1 else ""
+    fields, unless, about_config = "", "", []
+    if self.has_config:
+      fields, unless = " [--config.field=value ...]", ", unless the preset says otherwise"
+      about = "  --config.<field>         A field of the agent's config; --helpfull lists them."
+      about_config = ["", about]
     lines = [
-      f"usage: {program} [--flag=value ...] [--config.field=value ...]",
+      f"usage: {program}{words} [--flag=value ...]{fields}",
       "",
       self.purpose.strip(),
       "",
-      "flags [default, unless the preset says otherwise]:",
+      f"flags [default{unless}]:",
       *rows,
-      "",
-      "  --config.<field>         A field of the agent's config; --helpfull lists them.",
+      *about_config,
       *self.closing,
     ]
     if config is not None:
       lines += ["", "fields of the config, with the preset's values:"]
       for name, hint in config_flags.field_types(config).items():
-        value = config_flags.to_text(getattr(config, name))
+        value = config_flags.to_text(config_flags.value_of(config, name))
         lines.append(f"  --config.{name}={value}  ({config_flags.describe(hint)})")
     return "\n".join(lines)
 
@@ -163,7 +185,8 @@ class CommandLine:
     close = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
     ordered = [*close, *sorted(set(known) - set(close))]
     hint = f" Did you mean --{close[0]}?" if close else ""
-    return f"--{name}: there is no such flag.{hint} Flags: {', '.join(ordered)}, config.<field>."
+    ordered += ["config.<field>"] if self.has_config else []
+    return f"--{name}: there is no such flag.{hint} Flags: {', '.join(ordered)}."
 
 
 def run_stoppable(

@@ -4,7 +4,6 @@ import abc
 from collections.abc import Callable, Iterator
 import contextlib
 import dataclasses
-import json
 from typing import Any, Optional
 
 from acme import core
@@ -13,13 +12,12 @@ from acme import types
 import dm_env
 import numpy as np
 
+from temper.agents import actor as actor_lib
 from temper.agents import local
 from temper.agents import policies
-from temper.launchers import agent_table
-from temper.launchers.run_directory import RunDirectory
+from temper.launchers import run_loading
 from temper.utils import checks
 from temper.utils import environments
-from temper.utils.checkpointing import Checkpointer
 from temper.utils.datasets.episodes import Episode
 from temper.utils.environment_wrappers import CanonicalEnvironment
 from temper.utils.episode_recorder import EpisodeRecorder
@@ -67,66 +65,34 @@ class LearningSource(Source):
 
 @dataclasses.dataclass(frozen=True)
 class RunSource(Source):
-  """The policy of a run of the train launcher.
+  """The policy of a run, of `train` or `train-offline`.
 
   Attributes:
     directory: folder of the run.
-    checkpoint: path of one of its checkpoints; None takes the newest.
+    checkpoint: which of its checkpoints, see `run_loading.open_run`.
     policy: how actions are taken.
     noise: standard deviation of normal noise that is added to actions in [-1, 1].
+    saved: the run, found when this is made.
   """
 
   directory: str
   checkpoint: Optional[str] = None
   policy: policies.PolicyChoice = policies.RAW
   noise: float = 0.0
+  saved: run_loading.SavedRun = dataclasses.field(init=False)
 
   def __post_init__(self) -> None:
+    """Raises ValueError if there is no such run or checkpoint, or the noise is below 0."""
     checks.number("noise", self.noise, minimum=0)
-    self.record()  # Refuses a folder that is no run.
-
-  def record(self) -> dict[str, Any]:
-    """Returns what the run's config.json holds.
-
-    Raises:
-      ValueError: if the folder holds no run of the train launcher.
-    """
-    path = RunDirectory(self.directory).config
-    try:
-      with open(path, encoding="utf-8") as file:
-        record = json.load(file)
-    except (OSError, ValueError) as error:
-      raise ValueError(
-        f"{self.directory} holds no run: {path} cannot be read ({error})."
-      ) from error
-    missing = {"agent", "environment", "config"} - set(record)
-    if missing or record["agent"] not in agent_table.AGENTS or record.get("dataset") is not None:
-      raise ValueError(
-        f"{self.directory} holds no run of the train launcher: its config.json has the agent "
-        f"{record.get('agent')!r}; runs of {list(agent_table.AGENTS)} that learnt while they acted "
-        "can be played."
-      )
-    return record
+    saved = run_loading.open_run(self.directory, self.checkpoint, kind=self.policy.kind)
+    # A frozen dataclass allows no other way.
+    object.__setattr__(self, "saved", saved)
 
   @contextlib.contextmanager
   def open(self, environment: CanonicalEnvironment, seed: int) -> Iterator[core.Actor]:
-    checkpointer = Checkpointer(RunDirectory(self.directory).checkpoints)
-    path = checkpointer.latest() if self.checkpoint is None else self.checkpoint
-    if path is None:
-      raise ValueError(f"{self.directory} has no checkpoint yet; train on, or give another run.")
-    with local.LocalAgent(self._builder(), specs.make_environment_spec(environment)) as agent:
-      checkpointer.restore(path, agent.checkpointables())
-      actor = agent.make_evaluation_actor(self.policy, seed=seed)
-      yield _NoisyActor(actor, self.noise, seed) if self.noise else actor
-
-  def _builder(self) -> Any:
-    record = self.record()
-    entry = agent_table.find(record["agent"])
-    values = {
-      name: tuple(value) if isinstance(value, list) else value
-      for name, value in record["config"].items()
-    }
-    return entry.builder_class(entry.config_class(**values))
+    agent = self.saved.load(specs.make_environment_spec(environment))
+    actor = actor_lib.Actor(agent.make_policy(self.policy), seed=seed)
+    yield _NoisyActor(actor, self.noise, seed) if self.noise else actor
 
 
 def make_recorded_environment(

@@ -94,7 +94,7 @@ class Evaluator:
     return evaluation.evaluate(
       self._environment,
       self._actor(choice),
-      episodes=episodes,
+      seeds=evaluation.start_seeds(episodes),
       kind=choice.kind,
       on_step=on_step,
     )

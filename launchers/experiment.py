@@ -7,6 +7,7 @@ from typing import Any, Optional
 from acme import specs
 from acme.utils import counting
 from acme.utils import loggers
+import dm_env
 import numpy as np
 
 from temper.agents import local
@@ -22,6 +23,7 @@ from temper.launchers.run_directory import RunDirectory
 from temper.launchers.run_directory import write_json
 from temper.launchers.stopping import StopRequested
 from temper.launchers.stopping import StopSignal
+from temper.utils import environment_wrappers
 from temper.utils import evaluation
 from temper.utils import plotting
 from temper.utils import run_loggers
@@ -96,8 +98,8 @@ class _Run:
     self._state = run_checkpoint.restore(
       self._checkpointer, self._checkpoint, self._agent, training.RunState, self._counter
     )
-    self._finished = self._state.steps >= config.steps
-    self._environment = source.make(_environment_seed(config.seed, self._state.steps))
+    self._finished = training.finished(self._state, config.steps, config.early_stop)
+    self._environment = self._training_environment(source)
     cleanup.callback(self._environment.close)
     signal.check()
 
@@ -131,10 +133,7 @@ class _Run:
   def to_the_end(self) -> Result:
     """Trains, evaluates and makes the artefacts."""
     if self._finished:
-      self._progress.note(
-        f"{self._directory.path} has done its {self._state.steps:,} steps, so it is only evaluated "
-        "again. Ask for more steps than that to train on."
-      )
+      self._progress.note(self._why_finished())
     elif self._checkpoint:
       self._progress.note(f"Resuming from {self._checkpoint}.")
     try:
@@ -153,6 +152,28 @@ class _Run:
       return Result({}, self._state.steps, stop, {}, self._checkpoint)
     return Result(evaluations, self._state.steps, None, summary, self._checkpoint)
 
+  def _training_environment(self, source: evaluating.EnvironmentSource) -> dm_env.Environment:
+    config = self._config
+    if config.fixed_start:
+      return environment_wrappers.FixedStart(source.make(config.seed), config.seed)
+    return source.make(_environment_seed(config.seed, self._state.steps))
+
+  def _why_finished(self) -> str:
+    config, path, steps = self._config, self._directory.path, self._state.steps
+    if steps >= config.steps:
+      return (
+        f"{path} has done its {steps:,} steps, so it is only evaluated again. Ask for more steps "
+        "than that to train on."
+      )
+    return (
+      f"{path} has met its early stop {self._early_stop_outcome()}; so it is only evaluated again. "
+      "Ask for another early stop, or for none, to train on."
+    )
+
+  def _early_stop_outcome(self) -> str:
+    assert self._config.early_stop is not None
+    return self._config.early_stop.outcome(self._state.last_returns, self._state.steps)
+
   def _train(self) -> None:
     training.Trainer(
       self._agent,
@@ -164,7 +185,10 @@ class _Run:
       check_stop=self._signal.check,
       evaluate=self._evaluate_while_training,
       save=self._save,
+      early_stop=self._config.early_stop,
     ).run()
+    if self._state.steps < self._config.steps:
+      self._progress.note(f"Early stop {self._early_stop_outcome()}.")
     self._save()
 
   def _evaluate_while_training(self) -> None:
@@ -212,6 +236,7 @@ class _Run:
       "evaluations": {mode: result.as_dict() for mode, result in evaluations.items()},
       "environment_steps": state.steps,
       "episodes": state.episodes,
+      "early_stop": self._early_stop_summary(),
       "learner_steps": learner_steps,
       "wall_seconds": state.wall_seconds,
       **rates_per_second(
@@ -224,6 +249,18 @@ class _Run:
     }
     write_json(directory.result, summary)
     return summary
+
+  def _early_stop_summary(self) -> Optional[dict[str, Any]]:
+    """Returns what was asked for and the step at which it was met, None if not; None if nothing."""
+    early_stop, state = self._config.early_stop, self._state
+    if early_stop is None:
+      return None
+    return {
+      "return": early_stop.threshold,
+      "patience": early_stop.patience,
+      "step": state.steps if early_stop.met(state.last_returns) else None,
+      "outcome": early_stop.outcome(state.last_returns, state.steps),
+    }
 
   def _save(self) -> None:
     self._checkpoint = run_checkpoint.save(

@@ -8,6 +8,7 @@ from acme import specs
 
 from temper.agents import policies
 from temper.launchers import training
+from temper.launchers.early_stop import EarlyStop
 from temper.launchers.run_directory import plain
 from temper.utils import startup
 
@@ -29,6 +30,9 @@ class ExperimentConfig:
       environment's name.
     title: the agent's name in the picture and the table; None takes `agent_name`.
     notes: further JSON-able facts for config.json.
+    fixed_start: whether each training episode begins as the first one of the seed does, so that the
+      agent learns from one start state. Evaluations keep varied starts.
+    early_stop: ends training before its steps are done; None never does.
     behaviour_policy: how the agent acts while it trains, RAW or BOLTZMANN.
     eval_policy: how it acts in evaluations while training. At the end MEAN and RAW are evaluated,
       and this one if it is neither.
@@ -52,6 +56,8 @@ class ExperimentConfig:
   environment_name: Optional[str] = None
   title: Optional[str] = None
   notes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  fixed_start: bool = False
+  early_stop: Optional[EarlyStop] = None
   behaviour_policy: policies.PolicyChoice = policies.RAW
   eval_policy: policies.PolicyChoice = policies.MEAN
   eval_episodes: int = 20
@@ -90,11 +96,13 @@ class ExperimentConfig:
       "environment": self.environment_name or name or callable_name,
       "environment_options": dict(self.environment_options),
       "seed": self.seed,
+      "fixed_start": self.fixed_start,
       "config": getattr(self.builder, "config", None),
       "run": {
         field.name: getattr(self, field.name)
         for field in dataclasses.fields(self)
-        if field.type in (int, bool, policies.PolicyChoice) and field.name != "seed"
+        if field.type in (int, bool, policies.PolicyChoice, Optional[EarlyStop])
+        and field.name not in ("seed", "fixed_start")
       },
       "versions": {"temper-rl": startup.version(), **startup.stack_versions()},
       **self.notes,

@@ -20,10 +20,15 @@ COMMANDS = {
     "temper.launchers.offline",
     "record data, learn from it in several ways, and compare",
   ),
+  "plot": ("temper.launchers.plot", "draw learning curves of runs, over their seeds"),
   "benchmark": ("temper.launchers.benchmark", "time the agents beside dm-acme's"),
   "benchmark-d3rlpy": (
     "temper.launchers.benchmark_d3rlpy",
     "train CRR and d3rlpy's CRR on the same dataset, and compare",
+  ),
+  "benchmark-sac": (
+    "temper.launchers.benchmark_sac",
+    "time SAC beside SBX and Stable-Baselines3",
   ),
 }
 
@@ -33,7 +38,8 @@ _USAGE_ERROR = 2  # What absl and argparse exit with on a bad command line.
 
 def usage() -> str:
   """Returns the help text: how to call the command, and every program with its purpose."""
-  rows = "\n".join(f"  {name:<15}{purpose}" for name, (_, purpose) in COMMANDS.items())
+  width = max(map(len, COMMANDS)) + 2
+  rows = "\n".join(f"  {name:<{width}}{purpose}" for name, (_, purpose) in COMMANDS.items())
   return (
     "usage: temper COMMAND [FLAGS]\n"
     "       temper COMMAND --help    the flags of a command\n"

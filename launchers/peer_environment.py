@@ -28,7 +28,13 @@ def default_folder(peer: str) -> pathlib.Path:
   return _ROOT / ".peers" / peer
 
 
-def prepare(peer: str, folder: pathlib.Path, python: Optional[str] = None) -> str:
+def prepare(
+  peer: str,
+  folder: pathlib.Path,
+  python: Optional[str] = None,
+  *,
+  oldest: tuple[int, int] = (3, 10),
+) -> str:
   """Makes the environment of a peer, or returns at once if it is there.
 
   What requirements/peers/<peer>.txt locks is installed, and torch without CUDA if pip is offered
@@ -39,12 +45,14 @@ def prepare(peer: str, folder: pathlib.Path, python: Optional[str] = None) -> st
     folder: the environment's. Made if it is missing, and made anew when a lock has changed.
     python: the interpreter to make it with; None takes Python 3.11 if there is one, else the one
       that runs this.
+    oldest: the oldest Python that the lock is for.
 
   Returns:
     The environment's interpreter.
 
   Raises:
-    PeerError: if there are no lock files, `folder` is somebody else's, or an installation failed.
+    PeerError: if there are no lock files, `folder` is somebody else's, Python is too old, or an
+      installation failed.
   """
   locks = [_LOCKS / name for name in ("build.txt", "peers/torch_cpu.txt", f"peers/{peer}.txt")]
   missing = [str(lock) for lock in locks if not lock.exists()]
@@ -60,6 +68,13 @@ def prepare(peer: str, folder: pathlib.Path, python: Optional[str] = None) -> st
   if folder.exists() and any(folder.iterdir()) and not (folder / _MARK).exists():
     raise PeerError(f"{folder} holds something else. Move it away, or name another folder.")
   python = python or find_python()
+  test = f"import sys; sys.exit(sys.version_info < {oldest})"
+  if _run([python, "-c", test]).returncode == 1:
+    number = ".".join(map(str, oldest))
+    raise PeerError(
+      f"{python} is older than Python {number}, which {peer} needs. Name another, as in "
+      f"--peer_python=python{number}."
+    )
   print(f"Making the environment of {peer} in {folder}: a few minutes, once.", flush=True)
   shutil.rmtree(folder, ignore_errors=True)
   folder.mkdir(parents=True)

@@ -31,7 +31,7 @@ def save(
   Args:
     checkpointer: where to.
     agent: its `checkpointables` and `state` are kept.
-    state: the run's counts, a dataclass of numbers and texts with `steps`.
+    state: the run's counts, a dataclass of what JSON can hold, with `steps`.
     counter: the learner's counter.
     extra: writes more into the checkpoint's folder.
 

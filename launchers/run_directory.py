@@ -9,10 +9,17 @@ import json
 import os
 from typing import Any
 
-# What makes two runs the same run. Everything else in config.json may change on a resume.
-# The dataset is None for a run that acts.
-IDENTITY = ("agent", "environment", "environment_options", "seed", "dataset", "config")
-
+# What makes two runs the same run, with what holds where a config.json says nothing of it.
+# Everything else there may change on a resume. The dataset is None for a run that acts.
+IDENTITY: Mapping[str, Any] = {
+  "agent": None,
+  "environment": None,
+  "environment_options": None,
+  "seed": None,
+  "fixed_start": False,
+  "dataset": None,
+  "config": None,
+}
 
 _REPLAY_SCRATCH = ".replay_scratch"
 
@@ -186,7 +193,8 @@ class Claim:
 def differences(found: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]:
   """Returns one line for each setting of the run's identity in which two records differ."""
   flat_found, flat_asked = (
-    _flatten({name: record.get(name) for name in IDENTITY}) for record in (found, asked)
+    _flatten({name: record.get(name, absent) for name, absent in IDENTITY.items()})
+    for record in (found, asked)
   )
   return [
     f"{name}: {flat_found.get(name)!r} there, {flat_asked.get(name)!r} asked for"

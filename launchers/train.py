@@ -4,7 +4,8 @@ from collections.abc import Sequence
 import os
 import re
 import sys
-from typing import Any
+import textwrap
+from typing import Any, Optional
 
 from absl import flags
 
@@ -15,6 +16,7 @@ from temper.launchers import native_output
 from temper.launchers import presets
 from temper.launchers import stopping
 from temper.launchers.command_line import Flag
+from temper.launchers.early_stop import EarlyStop
 from temper.utils.policy_kinds import PolicyKind
 
 _PROGRAM = "python -m temper.launchers.train"
@@ -26,6 +28,11 @@ RUNNER_DEFAULTS = {
   "log_every": 200,
   "checkpoint_every": 5_000,
 }
+
+# Flags that are fields of the experiment as they are.
+_PASSED_ON = (*RUNNER_DEFAULTS, "seed", "fixed_start", "eval_episodes", "gif")
+
+_EARLY_STOP_PATIENCE = 10
 
 _FLAGS: Sequence[Flag] = (
   Flag("agent", "string", "svg0", None, f"Agent: {', '.join(agent_table.AGENTS)}."),
@@ -77,6 +84,22 @@ _FLAGS: Sequence[Flag] = (
   Flag(
     "checkpoint_every", "integer", None, 0, "Steps between checkpoints; 0 for one at the end only."
   ),
+  Flag(
+    "early_stop_return",
+    "float",
+    None,
+    None,
+    "Ends training when each of the last training episodes returned this or more; default never.",
+  ),
+  Flag("early_stop_patience", "integer", None, 1, "How many episodes those are."),
+  Flag(
+    "fixed_start",
+    "boolean",
+    False,
+    None,
+    "Whether all training episodes begin in the one start state of the seed; those of evaluations "
+    "vary in any case.",
+  ),
   *environment_flags.FLAGS,
   Flag("gif", "boolean", True, None, "Whether to film an episode at the end."),
 )
@@ -100,10 +123,10 @@ def _run(argv: Sequence[str], stop: stopping.StopSignal) -> int:
   flag_table = command_line.CommandLine(
     purpose=__doc__,
     flags=_FLAGS,
-    later_defaults=RUNNER_DEFAULTS,
+    later_defaults={**RUNNER_DEFAULTS, "early_stop_patience": _EARLY_STOP_PATIENCE},
     closing=(
       "",
-      f"presets: {presets.listed(agent_table.AGENTS)}",
+      *textwrap.wrap(f"presets: {presets.listed(agent_table.AGENTS)}", 98, subsequent_indent="  "),
       "",
       "example:",
       f"  {argv[0]} --env=dm_control:cartpole:swingup --steps=50000 --config.batch_size=128",
@@ -163,7 +186,8 @@ def _train(
       behaviour_policy=choice("behaviour_policy"),
       eval_policy=choice("eval_policy"),
       notes={"preset": preset, "command": command},
-      **{name: values[name] for name in (*RUNNER_DEFAULTS, "seed", "eval_episodes", "gif")},
+      early_stop=_early_stop(values["early_stop_return"], values["early_stop_patience"]),
+      **{name: values[name] for name in _PASSED_ON},
     )
   except ValueError as error:
     return command_line.refuse(error)
@@ -175,6 +199,18 @@ def _train(
 def main() -> None:
   """Runs the process's own command line and exits with its code."""
   sys.exit(run([_PROGRAM, *sys.argv[1:]]))
+
+
+def _early_stop(threshold: Optional[float], patience: Optional[int]) -> Optional[EarlyStop]:
+  """Returns the early stop that is asked for, None if none is."""
+  if threshold is None:
+    if patience is not None:
+      raise ValueError(
+        f"early_stop_patience is {patience} and early_stop_return is not given: say which return "
+        "the episodes must reach, as in --early_stop_return=-150."
+      )
+    return None
+  return EarlyStop(threshold, _EARLY_STOP_PATIENCE if patience is None else patience)
 
 
 def _default_directory(values: dict[str, Any]) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 import os
 import re
 import sys
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 from absl import flags
@@ -126,7 +127,7 @@ def _run(argv: Sequence[str], stop: stopping.StopSignal) -> int:
       "The critic's vmin and vmax are set from the data's returns unless --config.vmin or",
       "--config.vmax says otherwise.",
       "",
-      f"presets: {presets.listed(agent_table.AGENTS)}",
+      *textwrap.wrap(f"presets: {presets.listed(agent_table.AGENTS)}", 98, subsequent_indent="  "),
       "",
       "example:",
       f"  {argv[0]} --dataset=data/pendulum.npz --env=gym:Pendulum-v1 --steps=5000",

@@ -12,6 +12,8 @@ from acme.utils import loggers
 import dm_env
 import numpy as np
 
+from temper.launchers.early_stop import REMEMBERED_RETURNS
+from temper.launchers.early_stop import EarlyStop
 from temper.utils import run_loggers
 from temper.utils.progress import Progress
 from temper.utils.progress import rates_per_second
@@ -28,6 +30,7 @@ class RunState:
     acting_seconds: time in the policy, the environment and the adder.
     learning_seconds: time in the learner.
     evaluated_at: environment steps at the last evaluation while training, -1 before the first.
+    last_returns: those of the last training episodes, in time order.
   """
 
   steps: int = 0
@@ -36,6 +39,7 @@ class RunState:
   acting_seconds: float = 0.0
   learning_seconds: float = 0.0
   evaluated_at: int = -1
+  last_returns: list[float] = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,6 +103,7 @@ class Trainer(core.Actor):
     check_stop: Callable[[], None],
     evaluate: Callable[[], None],
     save: Callable[[], None],
+    early_stop: Optional[EarlyStop] = None,
   ):
     """Wires the loop.
 
@@ -112,6 +117,7 @@ class Trainer(core.Actor):
       check_stop: raises `StopRequested` when the user wants to stop.
       evaluate: called when an evaluation is due.
       save: called when a checkpoint is due.
+      early_stop: ends training before its steps are done; None never does.
     """
     self._agent = agent
     self._state = state
@@ -121,17 +127,17 @@ class Trainer(core.Actor):
     self._check_stop = check_stop
     self._evaluate = evaluate
     self._save = save
+    self._early_stop = early_stop
     self._loop = acme.EnvironmentLoop(
       environment, self, counter=counting.Counter(), logger=loggers.NoOpLogger()
     )
     self._episode_over = True
-    self._last_return: Optional[float] = None
     self._clock = WallClock()
     self._step_mark = time.monotonic()
     self._window = self._new_window()
 
   def run(self) -> None:
-    """Trains until `schedule.total`.
+    """Trains until `finished`.
 
     Raises:
       StopRequested: at a step boundary, when `check_stop` does.
@@ -139,7 +145,7 @@ class Trainer(core.Actor):
     """
     try:
       self._do_what_isdue()
-      while self._state.steps < self._schedule.total:
+      while not self._finished():
         result = self._loop.run_episode()
         self._write_episode(result)
         self._do_what_isdue()
@@ -188,7 +194,7 @@ class Trainer(core.Actor):
     steps = self._state.steps
     if steps > 0 and due(steps, self._schedule.log_every):
       self._write_learner()
-    finished = steps >= self._schedule.total
+    finished = self._finished()
     # The end of a run evaluates and saves by itself, and more thoroughly.
     if not finished and due(steps, self._schedule.evaluate_every):
       if self._state.evaluated_at != steps:
@@ -200,16 +206,21 @@ class Trainer(core.Actor):
     self._check_stop()
     self._step_mark = time.monotonic()
 
+  def _finished(self) -> bool:
+    return finished(self._state, self._schedule.total, self._early_stop)
+
   def _write_episode(self, result: Mapping[str, Any]) -> None:
     self._state.episodes += 1
     self._count_wall_time()
-    self._last_return = float(result["episode_return"])
+    episode_return = float(result["episode_return"])
+    remembered = self._early_stop.remembered if self._early_stop else REMEMBERED_RETURNS
+    self._state.last_returns = [*self._state.last_returns, episode_return][-remembered:]
     self._log.write(
       "train",
       self._state.steps,
       {
         "episode": self._state.episodes,
-        "episode_return": self._last_return,
+        "episode_return": episode_return,
         "episode_length": int(result["episode_length"]),
         "wall_seconds": self._state.wall_seconds,
       },
@@ -218,7 +229,13 @@ class Trainer(core.Actor):
   def _write_learner(self) -> None:
     metrics = self._agent.metrics()
     rates = self._rates_of_window()
-    self._progress.summarise(episode_return=self._last_return, metrics=metrics, rates=rates)
+    returns = self._state.last_returns
+    self._progress.summarise(
+      episode_return=returns[-1] if returns else None,
+      metrics=metrics,
+      rates=rates,
+      goal=self._early_stop.state(returns) if self._early_stop else None,
+    )
     self._log.write("speed", self._state.steps, rates)
     if metrics:
       self._log.write("learner", self._state.steps, metrics)
@@ -248,6 +265,11 @@ class _Window:
   learner_steps: int
   acting_seconds: float = 0.0
   learning_seconds: float = 0.0
+
+
+def finished(state: RunState, total: int, early_stop: Optional[EarlyStop]) -> bool:
+  """Whether a run is trained: it has all its steps, or has met its early stop."""
+  return state.steps >= total or (early_stop is not None and early_stop.met(state.last_returns))
 
 
 def due(steps: int, period: int) -> bool:

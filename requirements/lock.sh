@@ -25,3 +25,5 @@ compile build "${PLATFORM[@]}" --allow-unsafe
 compile runtime "${PLATFORM[@]}" --override requirements/overrides.txt
 compile dev "${PLATFORM[@]}" --override requirements/overrides.txt
 compile peers/d3rlpy "${PLATFORM[@]}" --override requirements/peers/d3rlpy_overrides.txt
+# JAX of the version that SBX is timed with is for a later Python.
+compile peers/sac_peers --python-version 3.11 --python-platform x86_64-manylinux_2_28

@@ -94,14 +94,7 @@ class Checkpointer:
 
   def paths(self) -> list[str]:
     """Returns the complete checkpoints, oldest first."""
-    if not os.path.isdir(self._directory):
-      return []
-    steps = []
-    for name in os.listdir(self._directory):
-      match = _STEP_FOLDER.fullmatch(name)
-      if match and os.path.exists(os.path.join(self._directory, name, _STATE_FILE)):
-        steps.append(int(match.group(1)))
-    return [os.path.join(self._directory, f"step_{step}") for step in sorted(steps)]
+    return complete_checkpoints(self._directory)
 
   def latest(self) -> Optional[str]:
     """Returns the newest complete checkpoint, or None.
@@ -183,6 +176,48 @@ class Checkpointer:
         path = os.path.join(self._directory, f"step_{read_state(old)['step']}")
         if not os.path.isdir(path):
           os.rename(old, path)
+
+
+def complete_checkpoints(directory: str) -> list[str]:
+  """Returns the complete checkpoints in a folder, oldest first; changes nothing there."""
+  if not os.path.isdir(directory):
+    return []
+  steps = []
+  for name in os.listdir(directory):
+    match = _STEP_FOLDER.fullmatch(name)
+    if match and is_checkpoint(os.path.join(directory, name)):
+      steps.append(int(match.group(1)))
+  return [os.path.join(directory, f"step_{step}") for step in sorted(steps)]
+
+
+def is_checkpoint(path: str) -> bool:
+  """Returns whether a folder is a checkpoint, and complete."""
+  return os.path.exists(os.path.join(path, _STATE_FILE))
+
+
+def restore_part(path: str, trackables: Mapping[str, Any]) -> None:
+  """Reads some of a checkpoint's objects, such as the networks that act, and leaves the others.
+
+  Args:
+    path: the folder of the checkpoint.
+    trackables: the objects to restore, by the names under which they were saved.
+
+  Raises:
+    CheckpointError: if the checkpoint is damaged, or lacks one of the objects, or one of them has
+      variables that are missing there or of another shape there.
+  """
+  saved = read_state(path)["trackables"]
+  missing = sorted(set(trackables) - set(saved))
+  if missing:
+    raise CheckpointError(f"The checkpoint {path} holds {saved}; {missing} are not among them.")
+  try:
+    status = tf.train.Checkpoint(**trackables).read(os.path.join(path, _TENSORS_PREFIX))
+    status.assert_existing_objects_matched().expect_partial()
+  except (AssertionError, IndexError, ValueError, tf.errors.OpError) as error:
+    raise CheckpointError(
+      f"The networks do not fit the checkpoint {path} (other observations, actions or layers, or a "
+      f"damaged file): {error}"
+    ) from error
 
 
 def _step_of(path: str) -> int:

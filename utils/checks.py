@@ -12,10 +12,13 @@ from typing import Any, Optional, TypeVar
 _Enum = TypeVar("_Enum", bound=enum.Enum)
 
 
-def integer(name: str, value: Any, *, minimum: int) -> None:
-  """Requires an integer of at least `minimum`."""
+def integer(name: str, value: Any, *, minimum: int, optional: bool = False) -> None:
+  """Requires an integer of at least `minimum`, or None if `optional`."""
+  if value is None and optional:
+    return
   if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < minimum:
-    raise ValueError(f"{name} is {value!r}; it must be an integer of at least {minimum}.")
+    none = ", or None" if optional else ""
+    raise ValueError(f"{name} is {value!r}; it must be an integer of at least {minimum}{none}.")
 
 
 def number(

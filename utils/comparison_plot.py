@@ -1,12 +1,11 @@
 """The picture of a comparison: mean returns with their intervals, group beside group."""
 
 from collections.abc import Sequence
-import os
 from typing import Any, NamedTuple
 
+from temper.utils import figure_style
 from temper.utils import plotting
 
-_INK = "#22272e"
 _COLOURS = ("#3a7d44", "#7b4ea3", "#c4501b", "#1f5fa8")
 _MARKERS = ("s", "^", "o", "D")
 _PARTS = "each seed"
@@ -51,40 +50,26 @@ def plot_comparison(
   Raises:
     ImportError: if matplotlib is not installed; names the extra that brings it.
   """
-  try:
-    import matplotlib
-    from matplotlib.backends import backend_agg
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import FuncFormatter
-  except ImportError as error:
-    raise ImportError("The picture needs matplotlib: pip install 'temper-rl[plots]'.") from error
-  figure = Figure(figsize=(9.6, 5.4), dpi=150, facecolor="white")
-  backend_agg.FigureCanvasAgg(figure)
+  figure = figure_style.new_figure()
   axes = figure.add_axes((0.105, 0.1, 0.865, 0.79))
   axes.axhspan(reference.low, reference.high, color="#9fb3c8", alpha=0.3, linewidth=0)
-  axes.axhline(reference.value, color=_INK, linewidth=1.4, linestyle="--", label=reference.label)
+  axes.axhline(
+    reference.value, color=figure_style.INK, linewidth=1.4, linestyle="--", label=reference.label
+  )
   _draw_points(axes, points)
 
   groups = list(dict.fromkeys(point.group for point in points))
   axes.set_xticks(range(len(groups)), groups)
   axes.set_xlim(-0.6, len(groups) - 0.4)
-  axes.set_title(title, loc="left", fontsize=15, color=_INK, pad=12)
-  axes.set_ylabel("Return of an episode (sum of rewards)", fontsize=13, color=_INK)
-  axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.5g}"))
-  axes.tick_params(labelsize=11, colors=_INK, length=0)
-  axes.tick_params(axis="x", labelsize=13)
-  axes.grid(axis="y", color="#e3e7ec", linewidth=1)
-  axes.set_axisbelow(True)
-  for side in ("top", "right", "left"):
-    axes.spines[side].set_visible(False)
-  axes.spines["bottom"].set_color("#b8c0ca")
-  axes.legend(loc="best", fontsize=11, framealpha=0.9, edgecolor="#e3e7ec", labelcolor=_INK)
+  figure_style.title(axes, title)
+  figure_style.name(axes.yaxis, "Return of an episode (sum of rewards)")
+  figure_style.style(axes)
+  figure_style.numbers(axes.yaxis)
+  axes.tick_params(axis="x", labelsize=figure_style.LABEL_SIZE)
+  axes.grid(axis="y", color=figure_style.FAINT, linewidth=1)
+  figure_style.legend(axes)
   for path in paths:
-    kind = os.path.splitext(path)[1][1:]
-    # The same points give the same bytes: no version, date or random name goes into the file.
-    metadata: dict[str, Any] = {"Software": None} if kind == "png" else {"Date": None}
-    with matplotlib.rc_context({"svg.hashsalt": "temper", "svg.fonttype": "none"}):
-      figure.savefig(path, format=kind, metadata=metadata)
+    figure_style.save(figure, path)
 
 
 def _draw_points(axes: Any, points: Sequence[Point]) -> None:

@@ -62,12 +62,14 @@ class ActionMapping:
     # The bounds in the environment's own dtype clip last, so that no rounding can leave the spec.
     self._low, self._high = _inner_bounds(low, high, dtype)
 
-  def to_environment(self, canonical: Action) -> Action:
+  def to_environment(self, canonical: Action, *, in_float32: bool = False) -> Action:
     """Maps canonical actions to the environment's.
 
     Args:
       canonical: [..., *shape] of a float dtype; values outside [-1, 1] are clipped. A NumPy array
         or a tensor.
+      in_float32: of a tensor, computes in float32 and returns float32 in the place of float64, for
+        where there is no float64.
 
     Returns:
       [..., *shape] in the dtype of the environment's spec, within its bounds exactly. Of the kind
@@ -77,6 +79,8 @@ class ActionMapping:
       ValueError: if a NumPy action holds NaN. (A tensor's NaN cannot be seen inside a graph, and
         stays NaN.)
     """
+    if tf.is_tensor(canonical) and in_float32:
+      return self._to_environment_in_float32(canonical)
     if tf.is_tensor(canonical):
       action = (
         tf.clip_by_value(tf.cast(canonical, tf.float64), -1.0, 1.0) * self._half + self._centre
@@ -93,6 +97,17 @@ class ActionMapping:
     action = np.maximum(np.minimum(canonical, 1.0), -1.0) * self._half + self._centre
     action = (np.rint(action) if self._round else action).astype(self._dtype)
     return np.asarray(np.maximum(np.minimum(action, self._high), self._low))
+
+  def _to_environment_in_float32(self, canonical: tf.Tensor) -> tf.Tensor:
+    """Maps as `to_environment` does; the last clipping too is done before the cast."""
+    half, centre = (np.asarray(x, np.float32) for x in (self._half, self._centre))
+    action = tf.clip_by_value(tf.cast(canonical, tf.float32), -1.0, 1.0) * half + centre
+    action = tf.round(action) if self._round else action
+    low, high = _inner_bounds(
+      self._low.astype(np.float64), self._high.astype(np.float64), np.dtype(np.float32)
+    )
+    action = tf.minimum(tf.maximum(action, low), high)
+    return action if self._dtype == np.float64 else tf.cast(action, self._dtype)
 
   def to_canonical(self, action: Action) -> Action:
     """Maps the environment's actions to canonical ones, the inverse of `to_environment`.

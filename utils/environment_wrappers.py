@@ -255,6 +255,39 @@ class StepLimit(base.EnvironmentWrapper):
     return timestep
 
 
+class FixedStart(base.EnvironmentWrapper):
+  """Begins every episode as the first one of a seed begins: one start state, and the same noise."""
+
+  def __init__(self, environment: CanonicalEnvironment, seed: int):
+    """Wraps an environment.
+
+    Args:
+      environment: one that can be seeded.
+      seed: an integer in [0, 2**32).
+
+    Raises:
+      ValueError: if the environment cannot be seeded, or not with this.
+    """
+    super().__init__(environment)
+    environment.seed(seed)
+    self._seed = seed
+    self._running = False
+
+  def reset(self) -> dm_env.TimeStep:
+    """Starts an episode."""
+    self._environment.seed(self._seed)
+    self._running = True
+    return self._environment.reset()
+
+  def step(self, action: Any) -> dm_env.TimeStep:
+    """Steps, or starts an episode after a LAST step."""
+    if not self._running:
+      return self.reset()
+    timestep = self._environment.step(action)
+    self._running = not timestep.last()
+    return timestep
+
+
 def check_seed(seed: Any) -> int:
   """Returns `seed` as an int, or raises ValueError if it is not an integer in [0, 2**32)."""
   if (

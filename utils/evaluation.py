@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 import dataclasses
-from typing import Any, Callable, Optional
+import enum
+from typing import Any, Callable, NamedTuple, Optional
 
 from acme import core
+from acme import types
 import dm_env
 import numpy as np
 
@@ -22,21 +24,48 @@ class EndlessEpisodeError(RuntimeError):
   """An episode did not end, so that it has no return."""
 
 
+class EpisodeEnd(enum.Enum):
+  """What ended an episode."""
+
+  TERMINATION = "termination"
+  """The task: the last discount is 0."""
+  TRUNCATION = "truncation"
+  """A limit of steps, or the environment without a discount of 0."""
+
+
+class Outcome(NamedTuple):
+  """What an episode came to.
+
+  Attributes:
+    total: undiscounted return, reward units.
+    length: environment steps.
+    end: what ended it.
+  """
+
+  total: float
+  length: int
+  end: EpisodeEnd
+
+
 @dataclasses.dataclass(frozen=True)
 class EvaluationResult:
   """The returns of a set of episodes and the interval around their mean.
 
   Attributes:
-    returns: undiscounted return of each episode, in order, reward units.
+    seeds: which start each episode began from, in order.
+    returns: undiscounted return of each episode, reward units.
     lengths: length of each episode, environment steps.
+    ends: what ended each episode.
     mean: mean of `returns`.
     low: lower end of the 95 % bootstrap interval of the mean.
     high: upper end of that interval.
     kind: what was taken of the policy as its action.
   """
 
+  seeds: Sequence[int]
   returns: Sequence[float]
   lengths: Sequence[int]
+  ends: Sequence[EpisodeEnd]
   mean: float
   low: float
   high: float
@@ -57,7 +86,33 @@ class EvaluationResult:
       "episodes": len(self.returns),
       "returns": list(self.returns),
       "lengths": list(self.lengths),
+      "seeds": list(self.seeds),
+      "ended_by": [end.value for end in self.ends],
     }
+
+
+def summarise(
+  seeds: Sequence[int], outcomes: Sequence[Outcome], kind: PolicyKind
+) -> EvaluationResult:
+  """Returns the result of episodes that were played.
+
+  Args:
+    seeds: which starts they began from, at least one.
+    outcomes: what each came to.
+    kind: what was taken of the policy as its action.
+  """
+  returns = [outcome.total for outcome in outcomes]
+  low, high = bootstrap_interval(returns)
+  return EvaluationResult(
+    seeds=list(seeds),
+    returns=returns,
+    lengths=[outcome.length for outcome in outcomes],
+    ends=[outcome.end for outcome in outcomes],
+    mean=float(np.mean(returns)),
+    low=low,
+    high=high,
+    kind=kind,
+  )
 
 
 def start_seeds(episodes: int) -> Sequence[int]:
@@ -103,14 +158,60 @@ def bootstrap_interval(
   return float(low), float(high)
 
 
+class RunningEpisode:
+  """An episode as it is played, without learning.
+
+  Attributes:
+    timestep: the newest time step.
+    total: undiscounted return so far.
+    length: steps so far.
+  """
+
+  def __init__(self, environment: dm_env.Environment, seed: Optional[int] = None):
+    """Begins the episode.
+
+    Args:
+      environment: where to play. If it has a `seed` method, that chooses the start state.
+      seed: chooses the start state; None leaves the environment's own sequence of starts.
+    """
+    if seed is not None and _can_seed(environment):
+      environment.seed(seed)
+    self._environment = environment
+    self.timestep = environment.reset()
+    self.total, self.length = 0.0, 0
+
+  def step(self, action: types.NestedArray) -> dm_env.TimeStep:
+    """Takes a step, and returns what it led to.
+
+    Raises:
+      EndlessEpisodeError: if the episode goes on after `MAX_EPISODE_STEPS` steps.
+    """
+    if self.length >= MAX_EPISODE_STEPS:
+      raise EndlessEpisodeError(
+        f"An episode has not ended after {self.length:,} steps, so the policy cannot be evaluated. "
+        "Give max_episode_steps to cut the episodes of an environment that never ends."
+      )
+    self.timestep = self._environment.step(action)
+    self.total += float(self.timestep.reward)
+    self.length += 1
+    return self.timestep
+
+  def outcome(self) -> Optional[Outcome]:
+    """Returns what the episode came to, None while it goes on."""
+    if not self.timestep.last():
+      return None
+    ended = EpisodeEnd.TRUNCATION if self.timestep.discount else EpisodeEnd.TERMINATION
+    return Outcome(self.total, self.length, ended)
+
+
 def run_episode(
   environment: dm_env.Environment,
   actor: core.Actor,
   *,
   seed: Optional[int] = None,
   on_step: Optional[Callable[[dm_env.TimeStep], None]] = None,
-) -> "tuple[float, int]":
-  """Plays one episode without learning and returns its return and its length.
+) -> Outcome:
+  """Plays one episode without learning.
 
   Args:
     environment: where to play. If it has a `seed` method, that chooses the start state.
@@ -119,32 +220,22 @@ def run_episode(
     on_step: called with every time step, the first included; whatever it raises passes through.
 
   Returns:
-    The undiscounted return and the number of steps.
+    What the episode came to.
 
   Raises:
     EndlessEpisodeError: if the episode goes on after `MAX_EPISODE_STEPS` steps.
   """
-  if seed is not None and _can_seed(environment):
-    environment.seed(seed)
-  timestep = environment.reset()
-  actor.observe_first(timestep)
-  total, length = 0.0, 0
+  episode = RunningEpisode(environment, seed)
+  actor.observe_first(episode.timestep)
   if on_step:
-    on_step(timestep)
-  while not timestep.last():
-    if length >= MAX_EPISODE_STEPS:
-      raise EndlessEpisodeError(
-        f"An episode has not ended after {length:,} steps, so the policy cannot be evaluated. Give "
-        "max_episode_steps to cut the episodes of an environment that never ends."
-      )
-    action = actor.select_action(timestep.observation)
-    timestep = environment.step(action)
+    on_step(episode.timestep)
+  while (outcome := episode.outcome()) is None:
+    action = actor.select_action(episode.timestep.observation)
+    timestep = episode.step(action)
     actor.observe(action, next_timestep=timestep)
-    total += float(timestep.reward)
-    length += 1
     if on_step:
       on_step(timestep)
-  return total, length
+  return outcome
 
 
 def _can_seed(environment: dm_env.Environment) -> bool:
@@ -156,16 +247,16 @@ def evaluate(
   environment: dm_env.Environment,
   actor: core.Actor,
   *,
-  episodes: int,
+  seeds: Sequence[int],
   kind: PolicyKind,
   on_step: Optional[Callable[[dm_env.TimeStep], None]] = None,
 ) -> EvaluationResult:
-  """Plays `episodes` episodes from fixed, varied starts.
+  """Plays one episode from each of the given starts, one after the other.
 
   Args:
     environment: where to play; not the environment that training is in the middle of.
     actor: an evaluation actor, which must not write to replay.
-    episodes: how many, at least 1. Episode i starts from the i-th of `start_seeds`.
+    seeds: the starts, at least one; `start_seeds` gives those that evaluations usually have.
     kind: what the actor takes of its policy, for the record.
     on_step: called after every step; what it raises ends the evaluation.
 
@@ -175,10 +266,5 @@ def evaluate(
   Raises:
     EndlessEpisodeError: see `run_episode`.
   """
-  returns, lengths = [], []
-  for seed in start_seeds(episodes):
-    total, length = run_episode(environment, actor, seed=seed, on_step=on_step)
-    returns.append(total)
-    lengths.append(length)
-  low, high = bootstrap_interval(returns)
-  return EvaluationResult(returns, lengths, float(np.mean(returns)), low, high, kind)
+  outcomes = [run_episode(environment, actor, seed=seed, on_step=on_step) for seed in seeds]
+  return summarise(seeds, outcomes, kind)

@@ -1,7 +1,7 @@
 """Adam in one kernel per variable, with Sonnet's interface."""
 
 from collections.abc import Sequence
-from typing import Optional
+from typing import Optional, Union
 
 import sonnet as snt
 import tensorflow as tf
@@ -91,7 +91,7 @@ class Adam(snt.Optimizer):
       dtype = parameter.dtype
       if dtype not in corrections:
         exponent = tf.cast(step, dtype)
-        beta1, beta2 = tf.cast(self.beta1, dtype), tf.cast(self.beta2, dtype)
+        beta1, beta2 = _number(self.beta1, dtype), _number(self.beta2, dtype)
         corrections[dtype] = (beta1**exponent, beta2**exponent)
       beta1_power, beta2_power = corrections[dtype]
       tf.raw_ops.ResourceApplyAdam(
@@ -100,12 +100,17 @@ class Adam(snt.Optimizer):
         v=v.handle,
         beta1_power=beta1_power,
         beta2_power=beta2_power,
-        lr=tf.cast(self.learning_rate, dtype),
-        beta1=tf.cast(self.beta1, dtype),
-        beta2=tf.cast(self.beta2, dtype),
-        epsilon=tf.cast(self.epsilon, dtype) * tf.sqrt(1 - beta2_power),
+        lr=_number(self.learning_rate, dtype),
+        beta1=_number(self.beta1, dtype),
+        beta2=_number(self.beta2, dtype),
+        epsilon=_number(self.epsilon, dtype) * tf.sqrt(1 - beta2_power),
         grad=tf.convert_to_tensor(update),
       )
+
+
+def _number(value: Union[float, tf.Variable], dtype: tf.DType) -> tf.Tensor:
+  # tf.cast would round a Python number to float32 first.
+  return tf.constant(value, dtype) if isinstance(value, (int, float)) else tf.cast(value, dtype)
 
 
 def _zeros_like(parameter: tf.Variable) -> tf.Variable:

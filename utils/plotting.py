@@ -2,15 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 import os
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple, Optional, Union
 
 import numpy as np
 
+from temper.utils import figure_style
 from temper.utils import run_loggers
 
-_INK = "#22272e"
 _EPISODES = "#9fb3c8"
 _TREND = "#1f5fa8"
+_ALPHA = "#a8356b"
+_ENTROPY = "#2b7a78"
 # Colour, marker and shift to the right, in shares of the width: all modes are evaluated at the same
 # steps, and side by side none hides another.
 _MODES = {
@@ -20,7 +22,7 @@ _MODES = {
 }
 
 
-def trend(values: Sequence[float], window: int) -> np.ndarray:
+def trend(values: Union[Sequence[float], np.ndarray], window: int) -> np.ndarray:
   """Returns the mean of each value and up to `window - 1` values before it.
 
   Args:
@@ -64,7 +66,9 @@ def plot_learning_curve(
   """Draws the learning curve of a run from its CSV files.
 
   Args:
-    log_directory: the folder that holds `evaluation.csv` and, of a run that acts, `train.csv`.
+    log_directory: the folder that holds `evaluation.csv` and, of a run that acts, `train.csv`. A
+      panel below is drawn where `learner.csv` has a temperature `alpha`, with `entropy` if it is
+      there.
     path: the PNG file to write, 1440 × 810 pixels.
     title: the line above the picture.
     steps_label: what the steps of the run are.
@@ -73,43 +77,55 @@ def plot_learning_curve(
   Raises:
     ImportError: if matplotlib is not installed; names the extra that brings it.
   """
-  try:
-    # The object interface leaves a caller's own pyplot state and backend alone.
-    from matplotlib.backends import backend_agg
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import FuncFormatter
-  except ImportError as error:
-    raise ImportError(
-      "The learning curve needs matplotlib: pip install 'temper-rl[plots]'."
-    ) from error
+  figure = figure_style.new_figure()
   train = run_loggers.read_csv(os.path.join(log_directory, "train.csv"))
   evaluations = run_loggers.read_csv(os.path.join(log_directory, "evaluation.csv"))
+  learner = run_loggers.read_csv(os.path.join(log_directory, "learner.csv"))
+  temperature = [row for row in learner if row.get("alpha")]
 
-  figure = Figure(figsize=(9.6, 5.4), dpi=150, facecolor="white")
-  backend_agg.FigureCanvasAgg(figure)
-  axes = figure.add_axes((0.105, 0.125, 0.865, 0.765))
+  if temperature:
+    axes = figure.add_axes((0.105, 0.37, 0.8, 0.535))
+    axes.tick_params(labelbottom=False)
+    lowest = figure.add_axes((0.105, 0.125, 0.8, 0.2), sharex=axes)
+    _draw_temperature(lowest, temperature)
+  else:
+    lowest = axes = figure.add_axes((0.105, 0.125, 0.865, 0.765))
   _draw_training(axes, train)
   _draw_evaluations(axes, evaluations)
   if reference is not None:
     axes.axhspan(reference.low, reference.high, color=_EPISODES, alpha=0.3, linewidth=0)
-    axes.axhline(reference.value, color=_INK, linewidth=1.4, linestyle="--", label=reference.label)
-
-  axes.set_title(title, loc="left", fontsize=15, color=_INK, pad=12)
-  axes.set_xlabel(steps_label, fontsize=13, color=_INK)
-  axes.set_ylabel("Return of an episode (sum of rewards)", fontsize=13, color=_INK)
-  axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-  axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.5g}"))
-  axes.tick_params(labelsize=11, colors=_INK, length=0)
-  axes.grid(axis="y", color="#e3e7ec", linewidth=1)
-  axes.set_axisbelow(True)
+    axes.axhline(
+      reference.value, color=figure_style.INK, linewidth=1.4, linestyle="--", label=reference.label
+    )
+  figure_style.title(axes, title)
+  meaning = "" if temperature else " (sum of rewards)"  # There is less room above a panel.
+  figure_style.name(axes.yaxis, f"Return of an episode{meaning}")
+  axes.grid(axis="y", color=figure_style.FAINT, linewidth=1)
+  figure_style.name(lowest.xaxis, steps_label)
   axes.set_xlim(left=0)
-  for side in ("top", "right", "left"):
-    axes.spines[side].set_visible(False)
-  axes.spines["bottom"].set_color("#b8c0ca")
-  if axes.get_legend_handles_labels()[0]:
-    axes.legend(loc="best", fontsize=11, framealpha=0.9, edgecolor="#e3e7ec", labelcolor=_INK)
-  # The same logs give the same bytes: no version or date goes into the file.
-  figure.savefig(path, format="png", metadata={"Software": None})
+  for drawn in figure.axes:
+    figure_style.style(drawn)
+  figure_style.thousands(axes.xaxis)
+  figure_style.numbers(axes.yaxis)
+  figure_style.legend(axes)
+  figure_style.save(figure, path)
+
+
+def _draw_temperature(axes: Any, rows: Sequence[Mapping[str, str]]) -> None:
+  """Draws the temperature on a logarithmic scale, and the entropy on another."""
+  steps = [float(row["step"]) for row in rows]
+  alphas = [float(row["alpha"]) for row in rows]
+  axes.plot(steps, alphas, color=_ALPHA, linewidth=1.8)
+  if min(alphas) > 0:
+    # However little it moves, some ticks are in sight.
+    figure_style.logarithmic(axes, min(alphas) / 1.6, max(alphas) * 1.6)
+  else:
+    figure_style.numbers(axes.yaxis)
+  axes.set_ylabel("alpha", fontsize=figure_style.TEXT_SIZE, color=_ALPHA)
+  if rows[0].get("entropy"):
+    entropy = axes.twinx()
+    entropy.plot(steps, [float(row["entropy"]) for row in rows], color=_ENTROPY, linewidth=1.4)
+    entropy.set_ylabel("entropy", fontsize=figure_style.TEXT_SIZE, color=_ENTROPY)
 
 
 def _draw_training(axes: Any, rows: Sequence[Mapping[str, str]]) -> None:

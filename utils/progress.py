@@ -99,18 +99,22 @@ class Progress:
     episode_return: Optional[float],
     metrics: Mapping[str, float],
     rates: Mapping[str, float],
+    goal: Optional[str] = None,
   ) -> None:
     """Replaces the text beside the bar.
 
     Args:
       episode_return: return of the last finished episode, or of the last evaluation where nothing
         else acts; None before there is one.
-      metrics: the newest learner metrics; those named `*_loss` are shown.
+      metrics: the newest learner metrics; those named `*_loss` are shown, and `alpha`.
       rates: what `rates_per_second` returns; where nothing acts, the learning rate alone.
+      goal: how far the run is from what ends it early; None if nothing does.
     """
     parts = []
     if episode_return is not None:
       parts.append(f"return {episode_return:.4g}")
+    if goal is not None:
+      parts.append(goal)
     learning = rates["learning_steps_per_second"]
     parts.append(f"{rates.get('environment_steps_per_second', learning):.0f} steps/s")
     losses = [
@@ -120,6 +124,8 @@ class Progress:
     ]
     if losses:
       parts.append("loss " + " ".join(losses))
+    if "alpha" in metrics:
+      parts.append(f"alpha {metrics['alpha']:.3g}")
     if "acting_steps_per_second" in rates:
       parts.append(f"act {rates['acting_steps_per_second']:.0f}/s")
       parts.append(f"learn {learning:.0f}/s")

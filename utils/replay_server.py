@@ -9,8 +9,8 @@ from typing import NamedTuple, Optional
 
 import reverb
 
+from temper.utils import replay_client
 from temper.utils.checkpointing import CheckpointError
-from temper.utils.replay import Client
 
 # Written beside Reverb's own files: what must be found there again.
 _MANIFEST = "manifest.json"
@@ -20,7 +20,7 @@ class InProcessServer(NamedTuple):
   """A Reverb server of this process, and a client of it."""
 
   server: reverb.Server
-  client: Client
+  client: replay_client.Client
   tables: Sequence[reverb.Table]
   scratch: str
 
@@ -75,7 +75,9 @@ def start_server(
       if restore_from is None:
         raise
       raise CheckpointError(f"The replay in {restore_from} cannot be read: {error}.") from error
-    started = InProcessServer(server, Client(f"localhost:{server.port}"), tuple(tables), scratch)
+    started = InProcessServer(
+      server, replay_client.Client(f"localhost:{server.port}"), tuple(tables), scratch
+    )
     if items is not None and started.sizes() != items:
       raise CheckpointError(
         f"The replay in {restore_from} held {items} items by table; {started.sizes()} were read."

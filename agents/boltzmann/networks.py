@@ -11,6 +11,7 @@ import tree
 from temper.agents.boltzmann import sampling
 from temper.utils import checks
 from temper.utils import distributions
+from temper.utils import noise
 
 # From the chosen index `[B]` to what belongs to it.
 _OfChosen = Callable[[tf.Tensor], types.NestedTensor]
@@ -116,14 +117,15 @@ class BoltzmannSampler(snt.Module):
     self,
     observation: types.NestedTensor,
     prev_state: PolicyCriticRNNState,
-    seed: Optional[tf.Tensor] = None,
+    seed: Optional[distributions.Randomness] = None,
   ) -> Draw:
     """Draws an action for each observation.
 
     Args:
       observation: nest of `[B, ...]`.
       prev_state: states of policy and critic, `[B, ...]`.
-      seed: int32 `[2]`; equal seeds give equal draws. None takes TensorFlow's global generator.
+      seed: int32 `[2]`, equal seeds give equal draws; or noise, with `normal` `[N, B, *A]` and
+        `choice` `[B]`. None takes TensorFlow's global generator.
 
     Returns:
       The actions and what is known of them.
@@ -132,7 +134,8 @@ class BoltzmannSampler(snt.Module):
       ValueError: if the critic's values are not one per action.
       InvalidArgumentError: if one is NaN or infinite, or a variable temperature is negative or NaN.
     """
-    seed = sampling.fresh_seed() if seed is None else tf.convert_to_tensor(seed, tf.int32)
+    if not isinstance(seed, noise.Noise):
+      seed = sampling.fresh_seed() if seed is None else tf.convert_to_tensor(seed, tf.int32)
     actions, distribution, policy_state = self._propose(observation, prev_state.policy, seed)
     merged = sampling.merge(actions)
     values, critic_state = self._evaluate(observation, actions, merged, prev_state.critic)
@@ -145,7 +148,10 @@ class BoltzmannSampler(snt.Module):
     )
 
   def _propose(
-    self, observation: types.NestedTensor, state: types.NestedTensor, seed: tf.Tensor
+    self,
+    observation: types.NestedTensor,
+    state: types.NestedTensor,
+    seed: distributions.Randomness,
   ) -> tuple[types.NestedTensor, Any, _OfChosen]:
     """Returns actions `[N, B, *A]`, their distribution if known, and the policy's next state."""
     count = self._num_samples

@@ -11,6 +11,8 @@ import tensorflow as tf
 import tree
 
 from temper.utils import action_clipping
+from temper.utils import distributions
+from temper.utils import noise
 
 # The temperature: a number, or a variable that may change between calls.
 Beta = Union[float, tf.Variable]
@@ -39,7 +41,9 @@ class Choice(NamedTuple):
   log_weight: tf.Tensor
 
 
-def choose(values: tf.Tensor, beta: Beta, seed: Optional[tf.Tensor] = None) -> Choice:
+def choose(
+  values: tf.Tensor, beta: Beta, seed: Optional[distributions.Randomness] = None
+) -> Choice:
   """Chooses one of N proposals for each row, with probability `softmax(values / beta)`.
 
   The largest value is subtracted before the division, so no temperature overflows. At `beta` = 0
@@ -48,7 +52,8 @@ def choose(values: tf.Tensor, beta: Beta, seed: Optional[tf.Tensor] = None) -> C
   Args:
     values: floats `[N, B]`.
     beta: temperature, see `resolve_beta`. A variable is checked again whenever this runs.
-    seed: int32 `[2]`, decides the choice; None draws from TensorFlow's global generator.
+    seed: int32 `[2]`, decides the choice, or noise with `choice`; None draws from TensorFlow's
+      global generator.
 
   Returns:
     The chosen indices and their log probabilities.
@@ -65,8 +70,11 @@ def choose(values: tf.Tensor, beta: Beta, seed: Optional[tf.Tensor] = None) -> C
   # The smallest number stands for 0: no two different values of any use are closer than that.
   smallest = np.finfo(values.dtype.as_numpy_dtype).tiny
   logits = tf.transpose(below_best / tf.maximum(_checked(beta, values.dtype), smallest))
-  seed = fresh_seed() if seed is None else tf.bitwise.bitwise_xor(seed, _CHOICE_STREAM)
-  index = tf.random.stateless_categorical(logits, 1, seed, dtype=tf.int32)
+  if isinstance(seed, noise.Noise):
+    index = noise.choose(tf.nn.softmax(logits), seed.choice)[:, None]
+  else:
+    seed = fresh_seed() if seed is None else tf.bitwise.bitwise_xor(seed, _CHOICE_STREAM)
+    index = tf.random.stateless_categorical(logits, 1, seed, dtype=tf.int32)
   log_weight = tf.gather(tf.nn.log_softmax(logits), index, batch_dims=1)
   return Choice(index[:, 0], log_weight[:, 0])
 

@@ -8,6 +8,7 @@ from acme.tf import utils as tf2_utils
 from acme.utils import counting
 from acme.utils import loggers
 import numpy as np
+import reverb
 import sonnet as snt
 import tensorflow as tf
 
@@ -20,6 +21,8 @@ from temper.agents.crr import learning
 from temper.agents.crr import networks as networks_lib
 from temper.agents.crr import snapshots
 from temper.utils import optimizers
+from temper.utils import temperature as temperature_lib
+from temper.utils import temperature_report
 from temper.utils import torsos
 
 # The learner step that the policy came from, for the age of samples.
@@ -113,6 +116,8 @@ class CRRBuilder(sequence_builder.SequenceBuilder[config_lib.CRRConfig, networks
     logger: Optional[loggers.Logger] = None,
     checkpoint: bool = False,
     *,
+    environment_spec: Optional[specs.EnvironmentSpec] = None,
+    replay_client: Optional[reverb.Client] = None,
     strategy: Optional[tf.distribute.Strategy] = None,
     **kwargs: Any,
   ) -> learning.RCRRLearner:
@@ -122,6 +127,11 @@ class CRRBuilder(sequence_builder.SequenceBuilder[config_lib.CRRConfig, networks
       target = copy.deepcopy(networks)
       policy_optimizer = optimizers.Adam(config.policy_learning_rate)
       critic_optimizer = optimizers.Adam(config.critic_learning_rate)
+      temperature, bound_report = None, None
+      if config.temperature is not None:
+        actions = environment_spec.actions if environment_spec is not None else None
+        temperature = temperature_lib.make_temperature(config.temperature, actions)
+        bound_report = temperature_report.BoundReport(config.temperature)
     clipping: dict[str, Any] = {"clipping": config.max_gradient_norm is not None}
     if config.max_gradient_norm is not None:
       clipping["max_gradient_norm"] = config.max_gradient_norm
@@ -148,6 +158,8 @@ class CRRBuilder(sequence_builder.SequenceBuilder[config_lib.CRRConfig, networks
       burn_in_length=config.burn_in_length,
       normalise_by_valid=config.normalise_by_valid,
       reward_scale=config.reward_scale,
+      temperature=temperature,
+      bound_report=bound_report,
       **clipping,
       **kwargs,
     )

@@ -9,6 +9,7 @@ from temper.agents.crr import losses
 from temper.agents.crr import networks
 from temper.utils import checks
 from temper.utils import heads
+from temper.utils import temperature_config
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,6 +44,8 @@ class CRRConfig:
       canonical actions, to which the smallest one is added.
     vmin, vmax: ends of the critic's distribution over discounted returns, after `reward_scale`.
     num_atoms: its number of atoms.
+    temperature: weight of the policy's entropy in its loss and how it moves; the text of a kind,
+      such as "three_stage", takes that kind's defaults. None, as in the paper: no such term.
     prefetch_size: batches that are sampled ahead of the learner.
     min_replay_size: environment steps in replay before the first update; online only, as all that
       follow.
@@ -80,6 +83,7 @@ class CRRConfig:
   vmin: float = -150.0
   vmax: float = 150.0
   num_atoms: int = 51
+  temperature: Optional[temperature_config.TemperatureConfig] = None
   prefetch_size: int = 4
   min_replay_size: int = 1000
   max_replay_size: int = 100_000
@@ -128,6 +132,8 @@ class CRRConfig:
       member = checks.member(name, getattr(self, name), enumeration)
       # A frozen dataclass allows no other way.
       object.__setattr__(self, name, member)
+    if self.temperature is not None:
+      object.__setattr__(self, "temperature", temperature_config.as_config(self.temperature))
     if self.min_replay_size > self.max_replay_size * (self.sequence_length - 1):
       raise ValueError(
         f"min_replay_size is {self.min_replay_size} environment steps, but max_replay_size = "

@@ -1,6 +1,6 @@
 """The CRR learner: one batch of sequences in, an updated policy and critic out."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 import os
 from typing import Any, NamedTuple, Optional, Union
 
@@ -13,15 +13,20 @@ import tree
 
 from temper.agents import learner as learner_lib
 from temper.agents import learner_data
+from temper.agents import learner_steps
 from temper.agents import sequences
+from temper.agents import target_copies
 from temper.agents.crr import batches
 from temper.agents.crr import losses
 from temper.agents.crr import snapshots
 from temper.agents.crr import unrolling
 from temper.utils import checks
+from temper.utils import entropy_target
 from temper.utils import optimizers
 from temper.utils import snapshots as snapshot_utils
 from temper.utils import svg0_utils
+from temper.utils import temperature as temperature_lib
+from temper.utils import temperature_report
 
 # Acme's bound of the global norm of each network's gradient.
 MAX_GRADIENT_NORM = 40.0
@@ -34,6 +39,9 @@ class _Pairs(NamedTuple):
   q_logits_tm1: tf.Tensor  # [T - 1, B, K]
   atoms: tf.Tensor  # [K]
   weight_tm1: tf.Tensor  # [T - 1, B]
+  # Each [T - 1, B]: the policy's entropy, and what to differentiate in its place; none without a
+  # temperature.
+  entropies_tm1: tuple[tf.Tensor, ...]
   metrics: dict[str, tf.Tensor]
 
 
@@ -74,6 +82,8 @@ class RCRRLearner(learner_lib.Learner):
     burn_in_length: int = 0,
     normalise_by_valid: bool = False,
     reward_scale: float = 1.0,
+    temperature: Optional[temperature_lib.Temperature] = None,
+    bound_report: Optional[temperature_report.BoundReport] = None,
     seed: int = 0,
     directory: Optional[str] = None,
   ):
@@ -109,6 +119,9 @@ class RCRRLearner(learner_lib.Learner):
       normalise_by_valid: whether losses are divided by the number of pairs that are not masked; by
         default, as in Acme, by B times T, although there are T - 1 pairs.
       reward_scale: factor of the rewards.
+      temperature: adds the policy's entropy times its alpha to what the policy maximises, and is
+        updated after the networks by the entropies of pairs that are not masked; None adds nothing.
+      bound_report: gets the metrics of every step.
       seed: seed of the action samples.
       directory: where checkpoints are kept; None keeps none.
 
@@ -152,6 +165,8 @@ class RCRRLearner(learner_lib.Learner):
     self._burn_in_length = burn_in_length
     self._normalise_by_valid = normalise_by_valid
     self._reward_scale = reward_scale
+    self._temperature = temperature
+    self._bound_report = bound_report
     self._check_dataset(dataset)
     with (accelerator_strategy or tf.distribute.get_strategy()).scope():
       chosen = {
@@ -164,8 +179,9 @@ class RCRRLearner(learner_lib.Learner):
       target_networks={"critic": target_critic_network, "policy": target_policy_network},
       optimizers=chosen,
       target_update_period=target_update_period,
-      target_update=learner_lib.TargetUpdate.AFTER_GRADIENTS,
+      target_update=target_copies.TargetUpdate.AFTER_GRADIENTS,
       max_gradient_norm=max_gradient_norm if clipping else None,
+      modules={} if temperature is None else {"temperature": temperature},
       strategy=accelerator_strategy,
       counter=counter,
       logger=logger,
@@ -186,7 +202,8 @@ class RCRRLearner(learner_lib.Learner):
         f"{self._burn_in_length}; at least two steps must be left to train on."
       )
 
-  def _update(self, sample: Any, seed: tf.Tensor) -> dict[str, tf.Tensor]:
+  def _update(self, sample: Any, seed: tf.Tensor, phase: int) -> learner_steps.Update:
+    del phase
     sequences.check_sample(sample)  # While the graph is made: it costs later steps nothing.
     steps = sequences.steps_of(sample)
     self._check_length(steps)
@@ -208,7 +225,12 @@ class RCRRLearner(learner_lib.Learner):
       )
       mean = self._make_mean(batch)
       critic_loss = mean(critic_losses)
-      policy_loss = mean(losses.policy_loss(pairs.log_prob_tm1, pairs.weight_tm1))
+      policy_losses = losses.policy_loss(pairs.log_prob_tm1, pairs.weight_tm1)
+      if self._temperature is not None:
+        policy_losses += entropy_target.entropy_loss(
+          self._temperature.alpha, pairs.entropies_tm1[1]
+        )
+      policy_loss = mean(policy_losses)
     gradients = {
       "critic": tape.gradient(critic_loss, self._critic.trainable_variables),
       "policy": tape.gradient(policy_loss, self._policy.trainable_variables),
@@ -221,12 +243,21 @@ class RCRRLearner(learner_lib.Learner):
     for name, gradient in gradients.items():
       metrics[f"{name}_gradient_norm"] = self._apply_gradients(name, gradient)
     metrics.update(pairs.metrics)
+    if self._temperature is not None:
+      valid = tf.logical_not(batch.masked_pair)
+      metrics.update(self._temperature.update(pairs.entropies_tm1[0], valid).metrics)
     outside = losses.mass_outside_support(
       batch.trained(batch.reward), batch.trained(batch.discount), target_logits_t, pairs.atoms
     )
     metrics["target_outside_support_share"] = batch.mean_of_valid(outside)
     age = sequences.age_of_samples(steps, self._num_steps.read_value())
-    return metrics if age is None else {**metrics, "sample_age": age}
+    if age is not None:
+      metrics["sample_age"] = age
+    return learner_steps.Update(metrics)
+
+  def _on_step(self, metrics: Mapping[str, float]) -> None:
+    if self._bound_report is not None:
+      self._bound_report.report(metrics)
 
   def _target_returns(self, batch: batches.Batch, seed: tf.Tensor) -> tf.Tensor:
     """Target distribution at the steps t of all pairs, before reward and discount.
@@ -282,7 +313,11 @@ class RCRRLearner(learner_lib.Learner):
         advantage = q_tm1 - tf.reshape(baseline, tf.shape(q_tm1))
         weight = losses.policy_weights(advantage, self._mode, self._beta, self._ratio_upper_bound)
         metrics.update(self._advantage_metrics(batch, advantage, weight))
-    return _Pairs(policy.log_prob(action), critic.logits, critic.atoms, weight, metrics)
+    entropies: tuple[tf.Tensor, ...] = ()
+    if self._temperature is not None:
+      both = policy.entropies(seed + tf.constant([0x5BD1, 0]))
+      entropies = tuple(tf.reshape(x, tf.shape(q_tm1)) for x in both)
+    return _Pairs(policy.log_prob(action), critic.logits, critic.atoms, weight, entropies, metrics)
 
   def _warm_states(
     self, batch: batches.Batch, tape: tf.GradientTape

@@ -14,6 +14,7 @@ import tensorflow as tf
 import tree
 
 from temper.utils import distributions
+from temper.utils import entropy_target
 from temper.utils import recurrent
 
 # Rows of one evaluation of sampled actions. Larger ones leave the processor's cache.
@@ -52,12 +53,28 @@ class PolicyUnroll:
 
   def sample(self, num_samples: int, seed: tf.Tensor) -> tf.Tensor:
     """Draws `[S, T * B, *A]`, without a gradient; int32 `[2]` is the seed of all draws."""
-    parts = []
-    for i, distribution in enumerate(self._per_call):
-      # A stride that no step count reaches keeps the steps' draws apart.
-      step_seed = seed + tf.constant([0, 1_000_000_007 * i % 2**31], seed.dtype) if i else seed
-      parts.append(distributions.sample(distribution, num_samples, step_seed))
+    parts = [
+      distributions.sample(distribution, num_samples, _seed_of_step(seed, i))
+      for i, distribution in enumerate(self._per_call)
+    ]
     return tf.stop_gradient(tf.concat(parts, axis=1))
+
+  def entropies(self, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns the entropies, `[T * B]`, nats, and what to differentiate in their place, `[T * B]`.
+
+    int32 `[2]` is the seed of all draws; see `entropy_target.entropy_with_fallback`.
+    """
+    pairs = [
+      entropy_target.entropy_with_fallback(distribution, _seed_of_step(seed, i))
+      for i, distribution in enumerate(self._per_call)
+    ]
+    entropy, for_gradient = (tf.concat(parts, axis=0) for parts in zip(*pairs))
+    return entropy, for_gradient
+
+
+def _seed_of_step(seed: tf.Tensor, step: int) -> tf.Tensor:
+  # A stride that no step count reaches keeps the steps' draws apart.
+  return seed + tf.constant([0, 1_000_000_007 * step % 2**31], seed.dtype) if step else seed
 
 
 class CriticUnroll(NamedTuple):

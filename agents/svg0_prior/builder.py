@@ -18,6 +18,9 @@ from temper.agents.svg0_prior import config as config_lib
 from temper.agents.svg0_prior import learning
 from temper.agents.svg0_prior import networks as networks_lib
 from temper.utils import optimizers
+from temper.utils import prioritised_replay as prioritised_lib
+from temper.utils import temperature as temperature_lib
+from temper.utils import temperature_report
 
 NetworkPair = tuple[networks_lib.SVG0Networks, networks_lib.SVG0Networks]
 
@@ -45,6 +48,11 @@ class SVG0Builder(
   def period(self) -> int:
     """T, so that each pair is stored once."""
     return self._config.sequence_length
+
+  @property
+  def prioritised_replay(self) -> Optional[prioritised_lib.PrioritisedReplay]:
+    """As the configuration says."""
+    return self._config.prioritised_replay
 
   def make_networks(
     self, environment_spec: specs.EnvironmentSpec, seed: int = 0
@@ -100,6 +108,8 @@ class SVG0Builder(
     logger: Optional[loggers.Logger] = None,
     checkpoint: bool = False,
     *,
+    environment_spec: Optional[specs.EnvironmentSpec] = None,
+    replay_client: Optional[reverb.Client] = None,
     strategy: Optional[tf.distribute.Strategy] = None,
     **kwargs: Any,
   ) -> learning.SVG0Learner:
@@ -108,6 +118,9 @@ class SVG0Builder(
     `networks` are the online ones, or a pair of online and target networks as in Acme.
     """
     config = self._config
+    priority_writer = None
+    if config.prioritised_replay is not None:
+      priority_writer = prioritised_lib.make_writer(replay_client, config.replay_table_name)
     with (strategy or tf.distribute.get_strategy()).scope():
       online, target = (
         networks if isinstance(networks, tuple) else (networks, copy.deepcopy(networks))
@@ -116,6 +129,11 @@ class SVG0Builder(
       policy_optimizer = config.policy_optimizer or make(config.policy_learning_rate)
       critic_optimizer = config.critic_optimizer or make(config.critic_learning_rate)
       prior_optimizer = config.prior_optimizer or make(config.prior_learning_rate)
+      temperature, bound_report = None, None
+      if config.temperature is not None:
+        actions = environment_spec.actions if environment_spec is not None else None
+        temperature = temperature_lib.make_temperature(config.temperature, actions)
+        bound_report = temperature_report.BoundReport(config.temperature)
     return learning.SVG0Learner(
       policy_network=online.policy_network,
       critic_network=online.critic_network,
@@ -141,6 +159,10 @@ class SVG0Builder(
       reward_scale=config.reward_scale,
       max_gradient_norm=config.max_gradient_norm,
       sample_block_rows=config.sample_block_rows,
+      temperature=temperature,
+      bound_report=bound_report,
+      prioritised_replay=config.prioritised_replay,
+      priority_writer=priority_writer,
       strategy=strategy,
       **kwargs,
     )

@@ -7,8 +7,10 @@ from acme.adders import reverb as reverb_adders
 import sonnet as snt
 
 from temper.utils import checks
+from temper.utils import prioritised_replay as prioritised_lib
 from temper.utils import sampled_values
 from temper.utils import svg0_utils
+from temper.utils import temperature_config
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,7 +36,7 @@ class SVG0Config:
     sigma: accepted for Acme's sake and unused, as there.
     replay_table_name: name of the replay table.
     distillation_cost: c_KL, weight of the KL from the policy to the prior; unused without a prior.
-    entropy_regularizer_cost: c_H, weight of the policy's entropy.
+    entropy_regularizer_cost: c_H, weight of the policy's entropy; unused with a temperature.
     num_action_samples: S, action samples per state.
     lambda_: Retrace's lambda, in [0, 1].
     entropy_estimator: how the entropy is differentiated; see `EntropyEstimator`.
@@ -53,6 +55,10 @@ class SVG0Config:
     init_scale, min_scale: initial and smallest standard deviation of the default policy, in
       canonical actions, to which the smallest one is added.
     sample_block_rows: rows of one evaluation of sampled actions; see `temper.utils.sampled_values`.
+    temperature: what c_H is and how it moves, in place of `entropy_regularizer_cost`; the text of a
+      kind, such as "three_stage", takes that kind's defaults. One that moves needs an
+      `entropy_estimator` through which the weight has an effect, "pathwise" or "analytic".
+    prioritised_replay: samples sequences by their TD errors; None samples all alike.
   """
 
   discount: float = 0.99
@@ -89,6 +95,8 @@ class SVG0Config:
   init_scale: float = 0.7
   min_scale: float = 0.3
   sample_block_rows: int = sampled_values.DEFAULT_BLOCK_ROWS
+  temperature: Optional[temperature_config.TemperatureConfig] = None
+  prioritised_replay: Optional[prioritised_lib.PrioritisedReplay] = None
 
   def __post_init__(self) -> None:
     for name in (
@@ -131,6 +139,16 @@ class SVG0Config:
     )
     # A frozen dataclass allows no other way.
     object.__setattr__(self, "entropy_estimator", estimator)
+    if self.temperature is not None:
+      temperature = temperature_config.as_config(self.temperature)
+      object.__setattr__(self, "temperature", temperature)
+      fixed = temperature.kind is temperature_config.TemperatureKind.FIXED
+      if estimator is svg0_utils.EntropyEstimator.SCORE and not fixed:
+        raise ValueError(
+          f"temperature is of kind {temperature.kind.value!r}, but entropy_estimator is 'score', "
+          "whose expected gradient is zero: no alpha would move the entropy. Set "
+          "entropy_estimator to 'pathwise' or 'analytic', or temperature to None."
+        )
     if self.min_replay_size > self.max_replay_size * self.sequence_length:
       raise ValueError(
         f"min_replay_size is {self.min_replay_size} environment steps, but max_replay_size = "

@@ -1,6 +1,6 @@
 """The SVG0 learner: one batch of sequences in, three updated networks out."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, Optional, Union
 
 from acme import types
@@ -12,12 +12,16 @@ import tensorflow as tf
 import tree
 
 from temper.agents import learner as learner_lib
+from temper.agents import learner_steps
 from temper.agents import sequences
 from temper.agents.svg0_prior import losses
 from temper.utils import checks
 from temper.utils import optimizers
+from temper.utils import prioritised_replay as prioritised_lib
 from temper.utils import sampled_values
 from temper.utils import svg0_utils
+from temper.utils import temperature as temperature_lib
+from temper.utils import temperature_report
 
 NEEDED_EXTRAS = {
   "log_prob": "the log density of each stored action under the policy that chose it, is needed. "
@@ -43,6 +47,8 @@ class _Losses(NamedTuple):
   policy: tf.Tensor
   critic: tf.Tensor
   prior: Optional[tf.Tensor]
+  entropy_tm1: tf.Tensor  # [T, B]
+  td_error_tm1: tf.Tensor  # [T, B]
   metrics: dict[str, tf.Tensor]
 
 
@@ -79,6 +85,10 @@ class SVG0Learner(learner_lib.Learner):
     reward_scale: float = 1.0,
     max_gradient_norm: Optional[float] = None,
     sample_block_rows: int = sampled_values.DEFAULT_BLOCK_ROWS,
+    temperature: Optional[temperature_lib.Temperature] = None,
+    bound_report: Optional[temperature_report.BoundReport] = None,
+    prioritised_replay: Optional[prioritised_lib.PrioritisedReplay] = None,
+    priority_writer: Optional[prioritised_lib.PriorityWriter] = None,
     strategy: Optional[tf.distribute.Strategy] = None,
     seed: int = 0,
     directory: Optional[str] = None,
@@ -111,6 +121,12 @@ class SVG0Learner(learner_lib.Learner):
       reward_scale: factor of the rewards.
       max_gradient_norm: clips each network's gradient to this global norm.
       sample_block_rows: rows of one evaluation of sampled actions.
+      temperature: its alpha is the weight of the entropy in place of `entropy_regularizer_cost`; it
+        is updated after the networks, by the entropies of steps that do not end an episode.
+      bound_report: gets the metrics of every step.
+      prioritised_replay: how replay is prioritised, if it is: the critic's loss of each sequence is
+        then weighted by its importance.
+      priority_writer: writes the sequences' new priorities after each step.
       strategy: distribution strategy.
       seed: seed of the action samples.
       directory: where checkpoints are kept; None keeps none.
@@ -118,7 +134,7 @@ class SVG0Learner(learner_lib.Learner):
     Raises:
       ValueError: if a number is out of its range, only one of prior and target prior is given,
         target and online networks do not pair, the dataset lacks something (see
-        `sequences.check_sample`), or it does not fit the strategy.
+        `sequences.check_sample`), or it does not fit the strategy or prioritised replay.
     """
     if (prior_network is None) != (target_prior_network is None):
       raise ValueError("prior_network and target_prior_network go together: give both, or neither.")
@@ -130,6 +146,8 @@ class SVG0Learner(learner_lib.Learner):
     checks.integer("num_action_samples", num_action_samples, minimum=1)
     checks.integer("sample_block_rows", sample_block_rows, minimum=1)
     sequences.check_dataset(dataset_iterator, NEEDED_EXTRAS)
+    if prioritised_replay is not None:
+      sequences.check_has_probabilities(dataset_iterator)
     self._policy, self._target_policy = policy_network, target_policy_network
     self._critic, self._target_critic = critic_network, target_critic_network
     self._prior, self._target_prior = prior_network, target_prior_network
@@ -144,6 +162,9 @@ class SVG0Learner(learner_lib.Learner):
     self._soft_value_target = soft_value_target
     self._reward_scale = reward_scale
     self._sample_block_rows = sample_block_rows
+    self._temperature = temperature
+    self._bound_report = bound_report
+    self._prioritised = prioritised_replay
 
     networks = {"critic": critic_network, "policy": policy_network}
     targets = {"critic": target_critic_network, "policy": target_policy_network}
@@ -163,20 +184,25 @@ class SVG0Learner(learner_lib.Learner):
       optimizers=chosen,
       target_update_period=target_update_period,
       max_gradient_norm=max_gradient_norm,
+      modules={} if temperature is None else {"temperature": temperature},
       strategy=strategy,
       counter=counter,
       logger=logger,
+      priority_writer=priority_writer,
       seed=seed,
       directory=directory if checkpoint else None,
     )
 
-  def _update(self, sample: reverb.ReplaySample, seed: tf.Tensor) -> dict[str, tf.Tensor]:
+  def _update(
+    self, sample: reverb.ReplaySample, seed: tf.Tensor, phase: int
+  ) -> learner_steps.Update:
+    del phase
     sequences.check_sample(
       sample, NEEDED_EXTRAS
     )  # While the graph is made: it costs later steps nothing.
     batch = _to_time_major(sample, self._reward_scale)
     with tf.GradientTape(persistent=True) as tape:
-      result = self._losses(batch, seed, tape)
+      result = self._losses(batch, seed, tape, self._importance_weights(sample))
     losses_by_network = {"critic": result.critic, "policy": result.policy}
     if result.prior is not None:
       losses_by_network["prior"] = result.prior
@@ -189,15 +215,46 @@ class SVG0Learner(learner_lib.Learner):
     for name, gradient in gradients.items():
       metrics[f"{name}_gradient_norm"] = self._apply_gradients(name, gradient)
     metrics.update(result.metrics)
+    if self._temperature is not None:
+      heated = self._temperature.update(result.entropy_tm1, tf.logical_not(batch.restart_t))
+      metrics.update(heated.metrics)
     age = sequences.age_of_samples(sample.data, self._num_steps.read_value())
-    return metrics if age is None else {**metrics, "sample_age": age}
+    if age is not None:
+      metrics["sample_age"] = age
+    if self._prioritised is None:
+      return learner_steps.Update(metrics)
+    priorities = prioritised_lib.sequence_priorities(
+      result.td_error_tm1, tf.logical_not(batch.restart_t), self._prioritised.min_priority
+    )
+    return learner_steps.Update(metrics, priorities)
 
-  def _losses(self, batch: _Batch, seed: tf.Tensor, tape: tf.GradientTape) -> _Losses:
+  def _importance_weights(self, sample: reverb.ReplaySample) -> Optional[tf.Tensor]:
+    """Returns the weight of each sequence, float32 `[B]`; None without prioritised replay."""
+    if self._prioritised is None:
+      return None
+    exponent = prioritised_lib.importance_exponent(self._prioritised, self._num_steps.read_value())
+    weights = prioritised_lib.importance_weights(
+      sample.info.probability, sample.info.table_size, exponent
+    )
+    return tf.cast(weights, tf.float32)
+
+  def _on_step(self, metrics: Mapping[str, float]) -> None:
+    if self._bound_report is not None:
+      self._bound_report.report(metrics)
+
+  def _losses(
+    self,
+    batch: _Batch,
+    seed: tf.Tensor,
+    tape: tf.GradientTape,
+    weights: Optional[tf.Tensor],
+  ) -> _Losses:
     num_pairs, batch_size = batch.restart_t.shape[0], _batch_size(batch.restart_t, axis=1)
     outputs = self._evaluate_networks(batch, seed)
     split = lambda x: tf.reshape(x, [num_pairs + 1, batch_size])
 
     entropy = split(self._entropy(outputs))
+    alpha = self._entropy_cost if self._temperature is None else self._temperature.alpha
     kl_to_target = (
       split(outputs.analytic_kl_to_target) if self._prior is not None else tf.zeros_like(entropy)
     )
@@ -206,7 +263,7 @@ class SVG0Learner(learner_lib.Learner):
     )
     v_t -= self._distillation_cost * tf.stop_gradient(kl_to_target[1:])
     if self._soft_value_target:
-      v_t += self._entropy_cost * tf.stop_gradient(entropy[1:])
+      v_t += alpha * tf.stop_gradient(entropy[1:])
 
     log_rho_tm1 = losses.log_importance_weights(
       split(outputs.target_log_probs_behavior_actions)[:-1],
@@ -229,7 +286,7 @@ class SVG0Learner(learner_lib.Learner):
       expected_q_tm1,
       entropy[:-1],
       batch.restart_t,
-      self._entropy_cost,
+      alpha,
       kl_to_target[:-1],
       self._distillation_cost,
     )
@@ -244,7 +301,16 @@ class SVG0Learner(learner_lib.Learner):
       prior_loss = tf.reduce_mean(losses.prior_loss(kl_to_online[:-1], batch.restart_t))
       metrics["prior_kl"] = tf.reduce_mean(kl_to_target)
     critic_loss = losses.critic_loss(q_tm1, target_tm1, batch.restart_t)
-    return _Losses(tf.reduce_mean(policy_loss), tf.reduce_mean(critic_loss), prior_loss, metrics)
+    if weights is not None:
+      critic_loss *= weights
+    return _Losses(
+      policy=tf.reduce_mean(policy_loss),
+      critic=tf.reduce_mean(critic_loss),
+      prior=prior_loss,
+      entropy_tm1=entropy[:-1],
+      td_error_tm1=target_tm1 - q_tm1,
+      metrics=metrics,
+    )
 
   def _evaluate_networks(self, batch: _Batch, seed: tf.Tensor) -> Any:
     # The namedtuple's fields depend on the prior and the estimator.

@@ -4,12 +4,16 @@ from collections.abc import Iterable
 import difflib
 
 from temper.launchers.presets import cartpole_swingup
+from temper.launchers.presets import cheetah_run
 from temper.launchers.presets import default
 from temper.launchers.presets import pendulum
+from temper.launchers.presets import pendulum_document
 from temper.launchers.presets.preset import NONE
 from temper.launchers.presets.preset import Preset
 
-_FAMILIES = (pendulum, cartpole_swingup)
+_FAMILIES = (pendulum, cartpole_swingup, cheetah_run)
+# Presets that no environment chooses by itself.
+_BY_NAME_ONLY = (pendulum_document,)
 
 
 def names(agent: str) -> list[str]:
@@ -53,6 +57,6 @@ def find(agent: str, environment: str, name: str = "auto") -> Preset:
 
 
 def _by_name(agent: str) -> dict[str, Preset]:
-  modules = (default, *_FAMILIES)
+  modules = (default, *_FAMILIES, *_BY_NAME_ONLY)
   presets = (module.PRESETS[agent] for module in modules if agent in module.PRESETS)
   return {preset.name: preset for preset in presets}

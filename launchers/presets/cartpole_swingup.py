@@ -27,4 +27,16 @@ PRESETS = {
     },
     runner={"steps": 100_000, "eval_every": 10_000},
   ),
+  "sac": Preset(
+    name="cartpole_swingup",
+    config={
+      "variant": "twin_target",
+      "batch_size": 256,
+      "policy_layer_sizes": (256, 256),
+      "critic_layer_sizes": (256, 256),
+      "policy_learning_rate": 1e-3,
+      "critic_learning_rate": 1e-3,
+    },
+    runner={"steps": 100_000, "eval_every": 10_000},
+  ),
 }

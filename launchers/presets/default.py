@@ -32,4 +32,16 @@ PRESETS = {
     },
     offline={"steps": 50_000, "eval_every": 5_000, "checkpoint_every": 5_000},
   ),
+  "sac": Preset(
+    name="default",
+    config={
+      "variant": "twin_target",
+      "batch_size": 256,
+      "policy_layer_sizes": (256, 256),
+      "critic_layer_sizes": (256, 256),
+      "policy_learning_rate": 3e-4,
+      "critic_learning_rate": 3e-4,
+    },
+    runner={"steps": 100_000, "eval_every": 10_000},
+  ),
 }

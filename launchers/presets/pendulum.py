@@ -47,4 +47,17 @@ PRESETS = {
     },
     offline={"steps": 4_000, "eval_every": 500},
   ),
+  "sac": Preset(
+    name="pendulum",
+    config={
+      "variant": "twin_target",
+      "batch_size": 256,
+      "policy_layer_sizes": (256, 256),
+      "critic_layer_sizes": (256, 256),
+      "policy_learning_rate": 1e-3,
+      "critic_learning_rate": 1e-3,
+      "warm_up_steps": 1_000,
+    },
+    runner={"steps": 20_000, "eval_every": 2_000},
+  ),
 }

@@ -264,3 +264,61 @@ def test_the_log_says_how_an_actor_acts(caplog):
   with caplog.at_level("INFO", logger="absl"):
     _actor(kind="boltzmann", critic=_sum_critic)
   assert "actions of the policy: boltzmann (beta 1, 4 samples)" in caplog.text
+
+
+_SPEC = specs.BoundedArray((2,), np.float32, [-3.0, 5.0], [-1.0, 6.0])
+
+
+def _warm(count, **options):
+  warm_up = actor_lib.WarmUp(policies.UniformPolicy(_SPEC), count)
+  return _actor(_Policy(scale=0.01), warm_up=warm_up, **options)
+
+
+def _is_uniform(draws):
+  """Says which are within the bounds, where the policy's, around 0.75, never are."""
+  return [bool(np.all(a >= _SPEC.minimum) and np.all(a <= _SPEC.maximum)) for a in draws]
+
+
+@pytest.mark.parametrize("count", [0, 1, 4])
+def test_exactly_the_first_actions_are_uniform(count):
+  draws = _draws(_warm(count, seed=3), 7)
+  assert _is_uniform(draws) == [True] * count + [False] * (7 - count)
+  np.testing.assert_array_equal(draws, _draws(_warm(count, seed=3), 7))
+  assert len(np.unique(draws)) == draws.size
+  # The policy's own draws are those of an actor that began otherwise.
+  np.testing.assert_array_equal(draws[count:], _draws(_warm(0, seed=3), 7)[count:])
+  assert not np.any(draws == _draws(_warm(count, seed=4), 7))
+
+
+def test_a_warm_up_goes_on_over_episodes_and_where_it_was_saved():
+  whole = _draws(_warm(5, seed=1), 8)
+  first = _warm(5, seed=1)
+  np.testing.assert_array_equal(_draws(first, 2), whole[:2])
+  first.observe_first(dm_env.restart(_OBSERVATION))
+  np.testing.assert_array_equal(_draws(first, 1), whole[2:3])
+  second = _warm(5, seed=1)
+  second.load_state(json.loads(json.dumps(first.state())))
+  draws = _draws(second, 5)
+  np.testing.assert_array_equal(draws, whole[3:])
+  assert _is_uniform(draws) == [True] * 2 + [False] * 3
+  later = _warm(5, seed=1)
+  later.load_state({"num_actions": 5})
+  assert _is_uniform(_draws(later, 2)) == [False] * 2
+
+
+def test_uniform_actions_have_extras_too():
+  adder = _Adder()
+  actor = _warm(1, adder=adder, seed=0, extras=_LOG_PROB)
+  for _ in range(2):
+    actor.observe(actor.select_action(_OBSERVATION), dm_env.transition(0.0, _OBSERVATION))
+  densities = [extras["log_prob"] for _, _, extras in adder.added]
+  # Of the uniform distribution over an area of two; then of a sharp normal one.
+  assert densities[0] == pytest.approx(-np.log(2), rel=1e-5) and densities[1] > 0
+
+
+def test_a_recurrent_policy_begins_after_the_warm_up():
+  warm_up = actor_lib.WarmUp(policies.UniformPolicy(_SPEC), 2)
+  actor = _actor(CountingCore(), kind="mean", warm_up=warm_up)
+  actor.observe_first(dm_env.restart(_OBSERVATION))
+  assert _is_uniform(_draws(actor, 2)) == [True] * 2
+  np.testing.assert_allclose(actor.select_action(_OBSERVATION), [1, 0.25])

@@ -1,4 +1,4 @@
-"""What a learner does, made visible to tests: its gradients and its metrics."""
+"""What a learner does, made visible to tests: its gradients and its metrics; data for it."""
 
 import sonnet as snt
 import tensorflow as tf
@@ -36,3 +36,14 @@ class Log:
 
   def close(self):
     pass
+
+
+def untuned():
+  """Makes the options of a dataset that leaves nothing to be tuned.
+
+  TensorFlow 2.12 may miss the end of the thread that tunes. To free an iterator then takes up to a
+  minute.
+  """
+  options = tf.data.Options()
+  options.autotune.enabled = False
+  return options

@@ -3,6 +3,7 @@ import tracemalloc
 
 from acme.adders import reverb as reverb_adders
 from acme.utils import counting
+import learner_probes
 import numpy as np
 import pytest
 import reverb
@@ -10,6 +11,8 @@ import sonnet as snt
 import tensorflow as tf
 
 from temper.agents import learner as learner_lib
+from temper.agents import learner_steps
+from temper.agents import target_copies
 from temper.utils import optimizers
 
 _BATCH_SIZE = 4
@@ -27,9 +30,12 @@ class Linear(snt.Module):
 class Regression(learner_lib.Learner):
   """Fits the reward by a linear function of the observation, with some noise on its value."""
 
-  def __init__(self, dataset, network=None, target=None, optimizer=None, **options):
+  def __init__(
+    self, dataset, network=None, target=None, optimizer=None, prioritised=False, **options
+  ):
     self.network = network or Linear()
     self.seeds = []
+    self.last_phase, self.prioritised = options.get("num_phases", 1) - 1, prioritised
     options = {"target_update_period": 2, "logger": Log(), **options}
     super().__init__(
       dataset=dataset,
@@ -39,13 +45,16 @@ class Regression(learner_lib.Learner):
       **options,
     )
 
-  def _update(self, sample, seed):
+  def _update(self, sample, seed, phase):
     noise = tf.random.stateless_normal(tf.shape(sample.data.reward), seed)
     with tf.GradientTape() as tape:
       error = self.network(sample.data.observation)[:, 0] + 0.1 * noise - sample.data.reward
       loss = tf.reduce_mean(tf.square(error))
     norm = self._apply_gradients("critic", tape.gradient(loss, self.network.trainable_variables))
-    return {"critic_loss": loss, "critic_gradient_norm": norm, "noise": noise[0]}
+    metrics = {"critic_loss": loss, "critic_gradient_norm": norm, "noise": noise[0]}
+    if phase == self.last_phase:
+      metrics["late_loss"] = loss
+    return learner_steps.Update(metrics, tf.abs(error) if self.prioritised else None)
 
 
 class Log:
@@ -74,7 +83,8 @@ def _sample(seed=0, batch_size=_BATCH_SIZE, **replaced):
 
 def _dataset(count, first=0, **options):
   samples = [_sample(seed, **options) for seed in range(first, first + count)]
-  return tf.data.Dataset.from_tensor_slices(tf.nest.map_structure(lambda *x: np.stack(x), *samples))
+  stacked = tf.nest.map_structure(lambda *x: np.stack(x), *samples)
+  return tf.data.Dataset.from_tensor_slices(stacked).with_options(learner_probes.untuned())
 
 
 def test_a_step_counts_logs_and_moves_the_weights():
@@ -110,7 +120,7 @@ def test_every_kind_of_data_gives_the_same_steps_and_its_end_is_reported(kind):
   assert learner.num_steps == 2
 
 
-@pytest.mark.parametrize("target_update", learner_lib.TargetUpdate)
+@pytest.mark.parametrize("target_update", target_copies.TargetUpdate)
 def test_without_a_batch_nothing_changes_but_targets_copied_before_it(target_update):
   learner = Regression(
     _dataset(1), Linear(), Linear(), target_update_period=1, target_update=target_update
@@ -118,7 +128,7 @@ def test_without_a_batch_nothing_changes_but_targets_copied_before_it(target_upd
   learner.step()
   learner.network.w.assign([[7.0], [7.0]])
   objects = learner.checkpointables()
-  if target_update is learner_lib.TargetUpdate.BEFORE_GRADIENTS:
+  if target_update is target_copies.TargetUpdate.BEFORE_GRADIENTS:
     del objects["target_critic"]
   state = tf.nest.map_structure(_variables, objects)
   before = [v.numpy() for v in tf.nest.flatten(state)]
@@ -202,7 +212,7 @@ def test_targets_can_follow_after_the_gradients():
     network,
     target,
     target_update_period=3,
-    target_update=learner_lib.TargetUpdate.AFTER_GRADIENTS,
+    target_update=target_copies.TargetUpdate.AFTER_GRADIENTS,
   )
   seen = []
   for _ in range(4):
@@ -320,6 +330,116 @@ def test_without_a_directory_nothing_is_saved(tmp_path, monkeypatch):
   learner.step()
   assert learner.save_checkpoint() is None
   assert not list(tmp_path.iterdir())
+
+
+# Several updates a step, turns, priorities.
+
+
+def test_several_updates_a_step_equal_as_many_steps():
+  one = Regression(_dataset(4), Linear(), Linear(), num_phases=2)
+  logs = [Log(), Log()]
+  counter = counting.Counter()
+  several = Regression(
+    _dataset(4),
+    Linear(),
+    target := Linear(),
+    num_phases=2,
+    updates_per_step=2,
+    logger=logs[1],
+    counter=counter,
+  )
+  for _ in range(4):
+    one.step()
+    logs[0].write(one.metrics)
+  for _ in range(2):
+    several.step()
+  np.testing.assert_allclose(several.network.w, one.network.w, rtol=1e-6)
+  assert several.num_steps == counter.get_counts()["steps"] == 4
+  assert several.updates_per_step == 2 and one.updates_per_step == 1
+  for name in ("critic_loss", "noise"):
+    means = [np.mean([row[name] for row in logs[0].rows[i : i + 2]]) for i in (0, 2)]
+    assert [row[name] for row in logs[1].rows] == pytest.approx(means, rel=1e-5)
+  # What only the second turn tells is not a mean with nothing.
+  told = [logs[0].rows[i]["late_loss"] for i in (1, 3)]
+  assert [row["late_loss"] for row in logs[1].rows] == pytest.approx(told, rel=1e-5)
+  # The target was copied before the third update.
+  assert not np.array_equal(target.w, several.network.w) and not np.array_equal(
+    target.w, [[1], [1]]
+  )
+
+
+def test_what_one_turn_tells_stays_until_it_is_told_anew():
+  learner = Regression(_dataset(5), num_phases=3)
+  rows = []
+  for _ in range(5):
+    learner.step()
+    rows.append(learner.metrics)
+  assert ["late_loss" in row for row in rows] == [False, False, True, True, True]
+  assert rows[2]["late_loss"] == rows[2]["critic_loss"] == rows[3]["late_loss"]
+  assert rows[3]["critic_loss"] != rows[3]["late_loss"]
+
+
+def test_targets_that_would_be_copied_within_a_step_are_refused():
+  with pytest.raises(
+    ValueError, match="target_update_period is 3 and updates_per_step 2.*multiple"
+  ):
+    Regression(_dataset(1), Linear(), Linear(), target_update_period=3, updates_per_step=2)
+  with pytest.raises(ValueError, match="updates_per_step is 0"):
+    Regression(_dataset(1), updates_per_step=0)
+
+
+class _Writer:
+  max_priority = 7.0
+
+  def __init__(self):
+    self.written = []
+
+  def write(self, keys, priorities):
+    self.written.append((keys, priorities))
+
+
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_priorities_are_written_with_their_keys(at_once):
+  def with_keys(index, sample):
+    keys = tf.cast(10 * index + tf.range(_BATCH_SIZE, dtype=tf.int64), tf.uint64)
+    size = tf.ones([_BATCH_SIZE], tf.int64)
+    info = reverb.SampleInfo(keys, tf.cast(size, tf.float64), size, size, size)
+    return reverb.ReplaySample(info=info, data=sample.data)
+
+  writer = _Writer()
+  learner = Regression(
+    _dataset(4).enumerate().map(with_keys),
+    prioritised=True,
+    priority_writer=writer,
+    updates_per_step=at_once,
+  )
+  for _ in range(4 // at_once):
+    learner.step()
+  assert len(writer.written) == 4 // at_once
+  keys, priorities = (np.concatenate(parts) for parts in zip(*writer.written))
+  assert keys.dtype == np.uint64
+  np.testing.assert_array_equal(keys, [10 * i + k for i in range(4) for k in range(_BATCH_SIZE)])
+  assert len(np.unique(priorities)) == 16 and np.all(priorities > 0)
+  losses = np.mean(priorities.reshape(4, -1) ** 2, axis=1)
+  assert np.mean(losses[-at_once:]) == pytest.approx(learner.metrics["critic_loss"], rel=1e-5)
+  assert learner.max_priority == 7.0 and Regression(_dataset(1)).max_priority == 1.0
+
+
+def test_one_networks_gradient_can_be_clipped_alone():
+  for limits, moved in (({"critic": 0.01}, 0.01), ({"policy": 0.01}, None)):
+    learner = Regression(_dataset(1), optimizer=snt.optimizers.SGD(1.0), max_gradient_norm=limits)
+    before = learner.network.w.numpy()
+    learner.step()
+    distance = np.linalg.norm(learner.network.w.numpy() - before)
+    assert distance == pytest.approx(moved or learner.metrics["critic_gradient_norm"], rel=1e-3)
+
+
+def test_other_modules_are_served_and_saved():
+  module = Linear(3)
+  learner = Regression(_dataset(1), modules={"extra": module}, target_update_period=None)
+  (served,) = learner.get_variables(["extra"])
+  np.testing.assert_array_equal(served[0], module.w)
+  assert learner.checkpointables()["extra"] is module
 
 
 # Several replicas.

@@ -18,7 +18,8 @@ from temper.agents import svg0_prior
 from temper.utils import checkpointing
 from temper.utils import environments
 from temper.utils import fakes
-from temper.utils import replay
+from temper.utils import replay_client
+from temper.utils import replay_tables
 from temper.utils import replay_watch
 
 _SMALL = dict(
@@ -118,7 +119,7 @@ def test_the_memory_estimate_is_logged_when_the_agent_is_built(caplog):
   with caplog.at_level(std_logging.INFO, logger="absl"):
     with _agent(_environment(), max_replay_size=2**20) as agent:
       # Per step: 2 observations, 2 actions, reward, discount, log_prob, version; a flag of a byte.
-      assert replay.estimate_bytes(
+      assert replay_tables.estimate_bytes(
         agent.builder.make_replay_tables(acme.make_environment_spec(_environment()))[
           0
         ].info.signature,
@@ -128,7 +129,7 @@ def test_the_memory_estimate_is_logged_when_the_agent_is_built(caplog):
 
 
 def test_a_server_that_is_gone_ends_acting_and_learning(monkeypatch):
-  monkeypatch.setattr(replay, "_CONFIRM_TIMEOUT_MS", 200)
+  monkeypatch.setattr(replay_client, "_CONFIRM_TIMEOUT_MS", 200)
   monkeypatch.setattr(replay_watch.check_server, "__defaults__", (1,))
   monkeypatch.setattr(replay_watch.ServerWatch.__init__, "__defaults__", (0.5,))
   environment = _environment()

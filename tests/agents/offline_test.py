@@ -119,7 +119,7 @@ def test_evaluation_actors_act_by_the_learners_networks(kind):
     variable.assign_add(0.5 * tf.ones_like(variable))
   actor.load_state({"num_actions": 0})
   assert not np.allclose(before, actor.select_action(observation))
-  result = evaluation.evaluate(environment, actor, episodes=2, kind=kind)
+  result = evaluation.evaluate(environment, actor, seeds=evaluation.start_seeds(2), kind=kind)
   assert len(result.returns) == 2 and agent.learner.num_steps == 0
 
 

@@ -141,3 +141,32 @@ def test_variables_are_those_that_the_actions_depend_on():
   assert weighted == {"policy": policy.variables, "critic": critic.variables}
   with pytest.raises(ValueError, match="critic_network is None"):
     policies.PolicyChoice("boltzmann").variables(policy)
+
+
+_BOUNDS = {
+  (): (-2.0, 3.0),
+  (3,): ([-1.0, 0.0, 10.0], [0.5, 7.0, 11.0]),
+  (2, 1): (-1.0, [[1.0], [4.0]]),
+}
+
+
+@pytest.mark.parametrize("shape", _BOUNDS, ids=str)
+def test_uniform_actions_fill_their_bounds(shape):
+  low, high = _BOUNDS[shape]
+  policy = policies.UniformPolicy(specs.BoundedArray(shape, np.float32, low, high))
+  assert policy.choice == policies.RAW and not policy.variables
+  observation = {"any": tf.zeros([4000, 2]), "thing": tf.zeros([4000], tf.int32)}
+  acted = policy(observation, policy.initial_state(4000), _SEED)
+  action = acted.action.numpy()
+  assert action.shape == (4000, *shape) and action.dtype == np.float32
+  low, high = np.broadcast_to(low, shape), np.broadcast_to(high, shape)
+  assert np.all(action >= low) and np.all(action <= high)
+  unit = (action - low) / (high - low)
+  assert np.all(unit.min(axis=0) < 0.01) and np.all(unit.max(axis=0) > 0.99)
+  # Standard errors are 0.29 / sqrt(4000) = 0.005.
+  np.testing.assert_allclose(unit.mean(axis=0), np.full(shape, 0.5), atol=0.025)
+  np.testing.assert_allclose(unit.std(axis=0), np.full(shape, np.sqrt(1 / 12)), atol=0.015)
+  expected = np.full(4000, -np.sum(np.log(high - low)))
+  np.testing.assert_allclose(acted.distribution.log_prob(acted.action), expected, atol=1e-5)
+  np.testing.assert_array_equal(action, policy(observation, (), _SEED).action)
+  assert not np.any(action == policy(observation, (), tf.constant([1, 3])).action)

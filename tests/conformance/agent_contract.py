@@ -20,7 +20,7 @@ from temper.agents import policies
 from temper.utils import checkpointing
 from temper.utils import environments
 from temper.utils import fakes
-from temper.utils import replay
+from temper.utils import replay_tables
 
 OBSERVATIONS = {
   "vector": specs.Array((3,), np.float32),
@@ -215,7 +215,7 @@ class AgentContract(abc.ABC):
         signature = table.info.signature
         assert signature is not None
         # At least the pictures are counted.
-        assert replay.estimate_bytes(signature, 1) > 16 * 16 * 3
+        assert replay_tables.estimate_bytes(signature, 1) > 16 * 16 * 3
         assert {s.dtype.name for s in tree.flatten(signature)} >= {"uint8", "float32"}
 
   @pytest.mark.parametrize(

@@ -112,7 +112,7 @@ def test_bazel_resolves_every_dependency(written, tmp_path: pathlib.Path):
   # A copy, because Bazel leaves links to its outputs in the tree that it reads.
   tree = tmp_path / "tree"
   shutil.copytree(build_file.ROOT / ".bazel", tree / ".bazel")
-  for name in ("BUILD", "WORKSPACE", ".bazelignore", *build_file.source_files()):
+  for name in ("BUILD", "WORKSPACE", "WORKSPACE.bazel", ".bazelignore", *build_file.source_files()):
     (tree / name).parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(build_file.ROOT / name, tree / name)
   output = tmp_path / "output"

@@ -32,12 +32,17 @@ _SUMMARY = {
   },
   "environment_steps": 20_000,
   "episodes": 100,
+  "early_stop": {"outcome": "at step 20,000: it was good enough"},
   "learner_steps": 4_876,
   "wall_seconds": 125.4,
   "acting_steps_per_second": 1234.5,
   "learning_steps_per_second": 60.4,
   "artefacts": {"policy": "runs/a/policy"},
 }
+
+
+def test_the_table_is_silent_of_an_early_stop_that_nobody_asked_for():
+  assert "early stop" not in artefacts.table({**_SUMMARY, "early_stop": None})
 
 
 def test_the_table_holds_every_number():
@@ -48,6 +53,7 @@ def test_the_table_holds_every_number():
   for words in (
     "20,000 in 100 episodes",
     "4,876",
+    "early stop         at step 20,000: it was good enough",
     "2 min 05 s",
     "1,234 environment steps/s",
     "60 learner steps/s",
@@ -105,10 +111,12 @@ def test_the_film_shows_the_median_episode_in_a_bounded_number_of_frames(
 
   actor = mock.Mock()
   environment = _Slope()
-  evaluated = evaluation.evaluate(environment, actor, episodes=5, kind=PolicyKind.MEAN)
+  evaluated = evaluation.evaluate(
+    environment, actor, seeds=evaluation.start_seeds(5), kind=PolicyKind.MEAN
+  )
   written = {}
   monkeypatch.setattr(
-    artefacts.recording, "write_gif", lambda film, path: written.update({path: len(film)})
+    artefacts.recording, "write_film", lambda film, path: written.update({path: len(film)})
   )
   filmed = artefacts.film(environment, actor, evaluated, "episode.gif")
   assert filmed == np.median(evaluated.returns)

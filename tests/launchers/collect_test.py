@@ -181,7 +181,7 @@ def test_the_newest_or_a_given_checkpoint_is_taken(run_folder, tmp_path, capsys)
     actions.append(datasets.open_dataset(path).read(0).action)
   np.testing.assert_array_equal(*actions)
   words = [f"--run={run_folder}", "--steps=5", f"--checkpoint={run_folder}/checkpoints/step_7"]
-  assert _collect(f"--output={tmp_path}/c.npz", *words) == 1
+  assert _collect(f"--output={tmp_path}/c.npz", *words) == 2
   assert "step_7" in capsys.readouterr().err and not os.path.exists(tmp_path / "c.npz")
 
 

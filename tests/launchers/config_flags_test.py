@@ -2,17 +2,78 @@
 
 import dataclasses
 import enum
-from typing import Optional
+from typing import Callable, Optional, Union
 
 from absl import flags
 import pytest
 
 from temper.launchers import config_flags
+from temper.launchers import run_directory
+from temper.utils import temperature_config
 
 
 class _Estimator(enum.Enum):
   SCORE = "score"
   PATHWISE = "pathwise"
+
+
+class _Point:
+  """No dataclass, but made of a text."""
+
+  text_form = "a point such as '1:2'"
+
+  def __init__(self, x, y):
+    self.x, self.y = x, y
+
+  @classmethod
+  def from_text(cls, text):
+    x, _, y = text.partition(":")
+    return cls(int(x), int(y))
+
+  def to_text(self):
+    return f"{self.x}:{self.y}"
+
+  def __eq__(self, other):
+    return (self.x, self.y) == (other.x, other.y)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Shape:
+  text_form = "round or square"
+
+  sides: int = 0
+  scale: Optional[float] = None
+  filled: bool = False
+  corner: Union[_Point, Callable, None] = None
+  paint: Optional[object] = None
+
+  def __post_init__(self):
+    if self.sides < 0:
+      raise ValueError(f"sides is {self.sides}; it must be at least 0.")
+
+  @classmethod
+  def from_text(cls, text):
+    return cls({"round": 0, "square": 4}[text] if text in ("round", "square") else int(text))
+
+  def to_text(self):
+    return "square" if self.sides == 4 else "round"
+
+
+@dataclasses.dataclass(frozen=True)
+class _Plain:
+  depth: int = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class _Nested:
+  width: int = 3
+  shape: Optional[_Shape] = None
+  plain: _Plain = _Plain()
+
+
+@dataclasses.dataclass(frozen=True)
+class _WithTemperature:
+  temperature: Optional[temperature_config.TemperatureConfig] = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,6 +173,91 @@ def test_nothing_given_leaves_the_preset():
 def test_values_that_are_refused(words, message):
   with pytest.raises(config_flags.ConfigError, match=message):
     _parse(*words)
+
+
+@pytest.mark.parametrize(
+  "words, config",
+  [
+    ([], _Nested()),
+    (["--config.shape=square"], _Nested(shape=_Shape(4))),
+    (["--config.shape", "round"], _Nested(shape=_Shape(0))),
+    (["--config.shape=none"], _Nested()),
+    (["--config.shape.sides=5"], _Nested(shape=_Shape(5))),
+    (["--config.shape.sides", "5"], _Nested(shape=_Shape(5))),
+    (["--config.shape.scale=2", "--config.shape=square"], _Nested(shape=_Shape(4, 2.0))),
+    (["--config.shape.filled"], _Nested(shape=_Shape(filled=True))),
+    (["--config.shape.filled", "true"], _Nested(shape=_Shape(filled=True))),
+    (["--noconfig.shape.filled"], _Nested(shape=_Shape(filled=False))),
+    (["--config.shape.corner=3:-4"], _Nested(shape=_Shape(corner=_Point(3, -4)))),
+    (["--config.plain.depth=7", "--config.width=1"], _Nested(1, plain=_Plain(7))),
+  ],
+)
+def test_fields_of_a_field(words, config):
+  assert _parse(*words, config=_Nested()) == (config, [])
+
+
+def test_a_field_of_a_field_changes_that_of_the_preset():
+  preset = _Nested(shape=_Shape(3, 0.5, corner=_Point(1, 2)))
+  config, _ = _parse("--config.shape.sides=6", config=preset)
+  assert config == _Nested(shape=_Shape(6, 0.5, corner=_Point(1, 2)))
+  config, _ = _parse("--config.shape=square", "--config.shape.sides=6", config=preset)
+  assert config == _Nested(shape=_Shape(6))
+  # `given` says which fields were set.
+  values = flags.FlagValues()
+  values(config_flags.define(preset, ["program", "--config.shape.sides=6"], values))
+  assert config_flags.given(values) == {"shape.sides"}
+
+
+@pytest.mark.parametrize(
+  "words, message",
+  [
+    (["--config.shape=oval"], r"shape=oval: 'oval' is not round or square or none"),
+    (["--config.shape.corner=x"], r"shape.corner=x: 'x' is not a point such as '1:2' or none"),
+    (["--config.shape.sides=x"], r"shape.sides=x: 'x' is not an integer"),
+    (["--config.shape.sides=-1"], r"refused: sides is -1; it must be at least 0"),
+    (["--config.shape.side=1"], r"no such field. Did you mean 'shape.sides'"),
+    (["--config.shape.paint=red"], r"no such field"),
+    (["--config.width.depth=1"], r"no such field"),
+    (["--config.plain=1"], r"this field holds an object.*plain.depth"),
+    (["--config.shape=none", "--config.shape.sides=1"], r"^--config.shape=none leaves nothing"),
+  ],
+)
+def test_fields_of_a_field_that_are_refused(words, message):
+  with pytest.raises(config_flags.ConfigError, match=message):
+    _parse(*words, config=_Nested())
+
+
+def test_fields_of_a_field_are_listed_with_their_values():
+  types = config_flags.field_types(_Nested())
+  inner = ["shape.sides", "shape.scale", "shape.filled", "shape.corner"]
+  assert list(types) == ["width", "shape", *inner, "plain.depth"]
+  assert config_flags.value_of(_Nested(), "shape") is None
+  assert config_flags.value_of(_Nested(), "shape.sides") == 0
+  preset = _Nested(shape=_Shape(4, corner=_Point(1, 2)))
+  texts = {name: config_flags.to_text(config_flags.value_of(preset, name)) for name in types}
+  assert texts["shape"] == "square" and texts["shape.corner"] == "1:2"
+
+
+def test_a_temperature_is_set_by_its_kind_and_by_fields():
+  config, _ = _parse(
+    "--config.temperature=scheduled",
+    "--config.temperature.initial_alpha=0.05",
+    "--config.temperature.target_schedule=0:2.0,1000:-1.0",
+    config=_WithTemperature(),
+  )
+  assert config.temperature == temperature_config.TemperatureConfig(
+    kind="scheduled", initial_alpha=0.05, target_schedule=((0, 2.0), (1000, -1.0))
+  )
+  with pytest.raises(config_flags.ConfigError, match="'newton' is not one of fixed, gradient"):
+    _parse("--config.temperature=newton", config=_WithTemperature())
+  with pytest.raises(config_flags.ConfigError, match="average_window is 3, but .*'gradient'"):
+    _parse("--config.temperature.average_window=3", config=_WithTemperature())
+  # What config.json says of it.
+  assert run_directory.plain(config)["temperature"]["target_schedule"] == {
+    "steps": [0, 1000],
+    "targets": [2.0, -1.0],
+  }
+  assert run_directory.plain(config)["temperature"]["kind"] == "scheduled"
 
 
 def test_a_refusal_lists_every_field_that_a_flag_can_set():

@@ -44,8 +44,9 @@ def _pins(name: str) -> dict[str, str]:
   return dict(rows)
 
 
-def test_locks_agree():
-  peer, cpu = _pins("peers/d3rlpy.txt"), _pins("peers/torch_cpu.txt")
+@pytest.mark.parametrize("name", ["d3rlpy", "sac_peers"])
+def test_locks_agree(name):
+  peer, cpu = _pins(f"peers/{name}.txt"), _pins("peers/torch_cpu.txt")
   assert cpu == {"torch": peer["torch"] + "+cpu"}
   # Both sides are evaluated on the same environment.
   assert peer["gymnasium"] == _pins("runtime.txt")["gymnasium"]
@@ -68,7 +69,7 @@ def test_takes_torch_without_cuda_where_it_is_offered(play, tmp_path):
   folder = tmp_path / "peer"
   python = peer_environment.prepare("d3rlpy", folder, sys.executable)
   assert python == str(folder / "bin" / "python")
-  assert commands.calls[0] == [sys.executable, "-m", "venv", str(folder)]
+  assert commands.calls[1] == [sys.executable, "-m", "venv", str(folder)]
   assert commands.installed() == ["build.txt", "torch_cpu.txt", "requirements.txt"]
   assert all("--require-hashes" in call for call in commands.calls if "install" in call)
   assert "nvidia" not in (folder / "requirements.txt").read_text()
@@ -120,6 +121,12 @@ def test_an_unknown_peer_is_refused(play, tmp_path):
 def test_an_interpreter_that_cannot_be_run_is_named(tmp_path):
   with pytest.raises(peer_environment.PeerError, match="/nowhere/python"):
     peer_environment.prepare("d3rlpy", tmp_path / "peer", "/nowhere/python")
+
+
+def test_a_python_that_is_too_old_is_named(tmp_path):
+  with pytest.raises(peer_environment.PeerError, match="older than Python 99.8.*--peer_python"):
+    peer_environment.prepare("d3rlpy", tmp_path / "peer", sys.executable, oldest=(99, 8))
+  assert not (tmp_path / "peer").exists()
 
 
 def test_find_python_gives_one_that_runs():

@@ -16,6 +16,15 @@ def test_auto_takes_the_environments_family_else_the_default():
   assert presets.find("svg0", "gym:Hopper-v5").name == "default"
 
 
+def test_sac_has_presets_of_its_own_and_one_that_only_its_name_chooses():
+  assert presets.find("sac", "gym:Pendulum-v1").name == "pendulum"
+  assert presets.find("sac", "dm_control:cheetah:run").name == "cheetah_run"
+  assert presets.find("sac", "gym:Hopper-v5").name == "default"
+  document = presets.find("sac", "gym:Pendulum-v1", "pendulum_document")
+  assert document.config == {"variant": "value_network"}
+  assert "pendulum_document" not in presets.names("svg0")
+
+
 def test_a_name_holds_for_any_environment_and_none_changes_nothing():
   assert presets.find("svg0", "gym:Hopper-v5", "pendulum").name == "pendulum"
   nothing = presets.find("svg0", "gym:Pendulum-v1", "none")

@@ -138,3 +138,10 @@ def test_an_unreadable_record_is_refused(tmp_path):
   (tmp_path / "config.json").write_text("{")
   with pytest.raises(run_directory.DirectoryError, match="cannot be read"):
     directory.check(_record())
+
+
+def test_a_record_from_before_fixed_starts_is_of_a_run_without_one():
+  assert not run_directory.differences(_record(), _record(fixed_start=False))
+  assert run_directory.differences(_record(), _record(fixed_start=True)) == [
+    "fixed_start: False there, True asked for"
+  ]

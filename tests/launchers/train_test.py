@@ -55,7 +55,7 @@ def test_helpfull_lists_the_agents_fields_with_the_presets_values(capsys):
 @pytest.mark.parametrize(
   "words, message",
   [
-    (["--agent=dqn"], "agent 'dqn' does not exist. Choose one of ['crr', 'svg0']"),
+    (["--agent=dqn"], "agent 'dqn' does not exist. Choose one of ['crr', 'sac', 'svg0']"),
     (["--env=gym:Pendulm-v1"], "Pendulum-v1"),
     (["--env=Pendulum-v1"], "gym:<id>"),
     (["--env=dm_control:cartpole:swngup"], "swingup"),
@@ -78,6 +78,10 @@ def test_helpfull_lists_the_agents_fields_with_the_presets_values(capsys):
     (["--beta=-1"], "beta"),
     (["--beta=nan"], "beta is nan"),
     (["--num_action_samples=0"], "num_action_samples"),
+    (["--early_stop_return=nan"], "early_stop_return is nan"),
+    (["--early_stop_return=high"], "early_stop_return"),
+    (["--early_stop_return=0", "--early_stop_patience=0"], "early_stop_patience"),
+    (["--early_stop_patience=5"], "early_stop_return is not given"),
   ],
 )
 def test_what_is_refused_gets_one_clear_line_and_no_folder(words, message, tmp_path, capsys):

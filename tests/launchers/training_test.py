@@ -5,24 +5,28 @@ from dm_env import specs
 import numpy as np
 import pytest
 
+from temper.launchers import early_stop
 from temper.launchers import training
 
 
 class _Episodes(dm_env.Environment):
-  """Episodes of `length` steps with reward 1 each."""
+  """Episodes of `length` steps with reward 1 each; with `rewards`, each episode has its own."""
 
-  def __init__(self, length):
+  def __init__(self, length, rewards=()):
     self._length = length
     self._step = 0
+    self._rewards = iter(rewards)
+    self._reward = 1.0
 
   def reset(self):
     self._step = 0
+    self._reward = next(self._rewards, 1.0)
     return dm_env.restart(np.zeros(1, np.float32))
 
   def step(self, action):
     self._step += 1
     make = dm_env.truncation if self._step == self._length else dm_env.transition
-    return make(reward=np.float32(1.0), observation=np.zeros(1, np.float32))
+    return make(reward=np.float32(self._reward), observation=np.zeros(1, np.float32))
 
   def observation_spec(self):
     return specs.Array((1,), np.float32)
@@ -74,15 +78,25 @@ class _Progress:
   def advance(self, step):
     self.step = step
 
-  def summarise(self, **unused):
-    pass
+  def summarise(self, **shown):
+    self.shown = shown
 
 
 class _Stop(Exception):
   pass
 
 
-def _train(length, total, *, state=None, stop_at=None, **periods):
+def _train(
+  length,
+  total,
+  *,
+  state=None,
+  stop_at=None,
+  early_stop=None,
+  rewards=(),
+  progress=None,
+  **periods,
+):
   """Runs a Trainer and returns what it did."""
   state = state or training.RunState()
   agent, log, events = _Agent(), _Log(), []
@@ -94,14 +108,15 @@ def _train(length, total, *, state=None, stop_at=None, **periods):
   schedule = {"log_every": 0, "evaluate_every": 0, "checkpoint_every": 0, **periods}
   trainer = training.Trainer(
     agent,
-    _Episodes(length),
+    _Episodes(length, rewards),
     state=state,
     schedule=training.Schedule(total=total, **schedule),
     log=log,
-    progress=_Progress(),
+    progress=progress or _Progress(),
     check_stop=check_stop,
     evaluate=lambda: events.append(("evaluate", state.steps)),
     save=lambda: events.append(("save", state.steps)),
+    early_stop=early_stop,
   )
   try:
     trainer.run()
@@ -189,3 +204,51 @@ def test_schedules_that_make_no_sense_are_refused(changes, message):
   settings = {"total": 1, "log_every": 0, "evaluate_every": 0, "checkpoint_every": 0}
   with pytest.raises(ValueError, match=message):
     training.Schedule(**{**settings, **changes})
+
+
+def test_an_early_stop_ends_training_with_the_episode_that_meets_it():
+  stop = early_stop.EarlyStop(10.0, patience=2)
+  # Five steps an episode: returns 5, 15, 5, 10, 10.
+  agent, state, log, events = _train(
+    5, 100, early_stop=stop, rewards=[1, 3, 1, 2, 2, 9], evaluate_every=5, checkpoint_every=5
+  )
+  assert state.steps == agent.calls.count("update") == 25
+  assert [row["episode_return"] for name, _, row in log.rows if name == "train"] == [
+    5.0,
+    15.0,
+    5.0,
+    10.0,
+    10.0,
+  ]
+  # The end is evaluated and saved by whoever runs it.
+  assert [step for event, step in events if event == "evaluate"] == [0, 5, 10, 15, 20]
+  assert [step for event, step in events if event == "save"] == [5, 10, 15, 20]
+  assert training.finished(state, 100, stop) and not training.finished(state, 100, None)
+
+
+def test_the_last_returns_carry_over_a_resume():
+  stop = early_stop.EarlyStop(5.0, patience=3)
+  state = training.RunState(steps=20, episodes=4, last_returns=[1.0, 5.0, 6.0])
+  agent, state, _, _ = _train(5, 100, state=state, early_stop=stop)
+  assert state.steps == 25 and state.last_returns == [1.0, 5.0, 6.0, 5.0]
+  assert agent.calls.count("update") == 5
+  # It is met, so that there is nothing left to do; a harder one goes on.
+  agent, state, _, _ = _train(5, 100, state=state, early_stop=stop)
+  assert not agent.calls
+  _, state, _, _ = _train(5, 40, state=state, early_stop=early_stop.EarlyStop(6.0, 3))
+  assert state.steps == 40
+
+
+def test_returns_are_remembered_for_an_early_stop_that_is_asked_for_later():
+  _, state, _, _ = _train(1, 150)
+  assert state.last_returns == [1.0] * early_stop.REMEMBERED_RETURNS
+  _, state, _, _ = _train(1, 150, early_stop=early_stop.EarlyStop(2.0, patience=120))
+  assert len(state.last_returns) == 120
+
+
+def test_progress_tells_of_an_early_stop_only_if_there_is_one():
+  progress = _Progress()
+  _train(5, 20, progress=progress, log_every=5)
+  assert progress.shown["goal"] is None and progress.shown["episode_return"] == 5.0
+  _train(5, 20, progress=progress, log_every=5, early_stop=early_stop.EarlyStop(7.0))
+  assert progress.shown["goal"] == "worst of 4 5, stops at 7"

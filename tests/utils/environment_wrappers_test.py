@@ -8,6 +8,7 @@ import tree
 from temper.utils import fakes
 from temper.utils.environment_wrappers import CanonicalEnvironment
 from temper.utils.environment_wrappers import EnvironmentFault
+from temper.utils.environment_wrappers import FixedStart
 from temper.utils.environment_wrappers import StepLimit
 
 _VECTOR = specs.Array((3,), np.float64, name="vector")
@@ -249,3 +250,24 @@ def test_step_limit_counts_from_a_reset_in_the_middle():
 def test_refused_step_limits(limit):
   with pytest.raises(ValueError, match="max_episode_steps is"):
     StepLimit(fakes.PointMass(), limit)
+
+
+def test_fixed_start_repeats_the_first_episode_of_its_seed():
+  episode = lambda environment: [timestep.observation for timestep in _run_episode(environment)]
+  make = lambda: CanonicalEnvironment(fakes.FakeEnvironment(_VECTOR, _ACTION, seed=9))
+  varied = make()
+  varied.seed(3)
+  expected = episode(varied)
+  fixed = FixedStart(make(), 3)
+  for _ in range(3):
+    np.testing.assert_array_equal(episode(fixed), expected)
+  # A step after the last one begins an episode too, as everywhere.
+  np.testing.assert_array_equal(fixed.step(np.zeros(2, np.float32)).observation, expected[0])
+  assert not np.array_equal(episode(varied), expected)
+  assert fixed.action_mapping is fixed.environment.action_mapping
+
+
+def test_fixed_start_refuses_what_cannot_be_seeded():
+  environment = CanonicalEnvironment(_Scripted(dm_env.restart(np.zeros(3))))
+  with pytest.raises(ValueError, match=r"_Scripted has no seed\(seed\) method"):
+    FixedStart(environment, 3)

@@ -94,10 +94,11 @@ def test_interval_refuses_a_confidence_that_is_no_share():
 
 def test_starts_vary_within_an_evaluation_and_agree_between_two():
   environment = _Countdown()
-  first = evaluation.evaluate(environment, _Still(), episodes=6, kind=PolicyKind.MEAN)
-  second = evaluation.evaluate(environment, _Still(), episodes=6, kind=PolicyKind.MEAN)
+  seeds = evaluation.start_seeds(6)
+  first = evaluation.evaluate(environment, _Still(), seeds=seeds, kind=PolicyKind.MEAN)
+  second = evaluation.evaluate(environment, _Still(), seeds=seeds, kind=PolicyKind.MEAN)
   assert len(set(environment.seeds[:6])) == 6
-  assert first == second
+  assert first == second and first.seeds == seeds
   assert first.lengths == [seed % 7 + 1 for seed in environment.seeds[:6]]
   assert first.returns == [2.0 * length for length in first.lengths]
   assert first.mean == pytest.approx(np.mean(first.returns))
@@ -114,7 +115,7 @@ def test_more_episodes_begin_with_the_same_starts():
 def test_an_environment_that_cannot_be_seeded_is_still_evaluated():
   environment = _Countdown()
   environment.can_seed = False
-  result = evaluation.evaluate(environment, _Still(), episodes=2, kind=PolicyKind.RAW)
+  result = evaluation.evaluate(environment, _Still(), seeds=[7, 8], kind=PolicyKind.RAW)
   assert result.returns == [6.0, 6.0] and not environment.seeds
 
 
@@ -122,7 +123,11 @@ def test_an_episode_without_end_is_given_up(monkeypatch):
   monkeypatch.setattr(evaluation, "MAX_EPISODE_STEPS", 5)
   environment = _Countdown()
   environment.seed(5 - 1)  # Five steps: as long as may be.
-  assert evaluation.run_episode(environment, _Still()) == (10.0, 5)
+  assert evaluation.run_episode(environment, _Still()) == (
+    10.0,
+    5,
+    evaluation.EpisodeEnd.TERMINATION,
+  )
   environment.seed(6 - 1)
   with pytest.raises(evaluation.EndlessEpisodeError, match="after 5 steps.*max_episode_steps"):
     evaluation.run_episode(environment, _Still())
@@ -138,6 +143,6 @@ def test_what_on_step_raises_ends_the_evaluation():
 
   with pytest.raises(KeyError):
     evaluation.evaluate(
-      _Countdown(), _Still(), episodes=9, kind=PolicyKind.MEAN, on_step=stop_after_three
+      _Countdown(), _Still(), seeds=range(9), kind=PolicyKind.MEAN, on_step=stop_after_three
     )
   assert len(seen) == 3

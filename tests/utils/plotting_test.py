@@ -76,6 +76,41 @@ def test_short_and_empty_runs_are_drawn_too(tmp_path, episodes, evaluations):
     assert picture.size == (1440, 810)
 
 
+def _draw_with_learner(tmp_path, rows):
+  _write_logs(tmp_path, episodes=20, evaluations=3)
+  log = run_loggers.CsvLog(str(tmp_path / "learner.csv"), resume_step=0)
+  for step, row in enumerate(rows):
+    log.write(200 * step, row)
+  log.close()
+  path = tmp_path / "curve.png"
+  plotting.plot_learning_curve(str(tmp_path), str(path), title="SAC")
+  with Image.open(path) as picture:
+    assert picture.size == (1440, 810)
+    return np.asarray(picture.convert("RGB"))
+
+
+def _rows_of_colour(pixels, colour):
+  return np.flatnonzero(np.all(pixels == colour, axis=2).any(axis=1))
+
+
+_ALPHA, _ENTROPY, _TREND = [0xA8, 0x35, 0x6B], [0x2B, 0x7A, 0x78], [0x1F, 0x5F, 0xA8]
+
+
+@pytest.mark.parametrize("alpha", [1.0, 0.0])
+def test_a_temperature_gets_a_panel_below_the_returns(tmp_path, alpha):
+  rows = [{"alpha": alpha * np.exp(-i / 5), "entropy": 3.0 - 0.1 * i} for i in range(20)]
+  pixels = _draw_with_learner(tmp_path, rows)
+  alphas, entropies = _rows_of_colour(pixels, _ALPHA), _rows_of_colour(pixels, _ENTROPY)
+  assert len(alphas) >= 2 and len(entropies) > 20
+  lowest_return = _rows_of_colour(pixels, _TREND).max()
+  assert min(alphas.min(), entropies.min()) > lowest_return
+
+
+def test_without_a_temperature_there_is_no_panel(tmp_path):
+  pixels = _draw_with_learner(tmp_path, [{"critic_loss": 1.0, "entropy": 3.0}] * 5)
+  assert not len(_rows_of_colour(pixels, _ENTROPY)) and not len(_rows_of_colour(pixels, _ALPHA))
+
+
 def test_the_same_logs_give_the_same_bytes(tmp_path):
   _write_logs(tmp_path, episodes=10, evaluations=2)
   paths = [tmp_path / "a.png", tmp_path / "b.png"]

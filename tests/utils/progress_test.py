@@ -72,6 +72,18 @@ def test_the_summary_holds_losses_only():
   assert stream.getvalue().count("\n") == 1
 
 
+def test_the_summary_shows_the_temperature_and_the_goal():
+  stream = io.StringIO()
+  lines = progress.Progress(10, stream=stream, quiet_seconds=0.0)
+  metrics = {"critic_loss": 0.5, "temperature_loss": -0.25, "alpha": 0.123456, "entropy": 9.0}
+  lines.summarise(episode_return=1.0, metrics=metrics, rates=_RATES, goal="stops at 7")
+  lines.advance(5)
+  lines.close()
+  assert "return 1 · stops at 7 · 100 steps/s" in stream.getvalue()
+  assert "loss critic 0.5 temperature -0.25 · alpha 0.123 · act" in stream.getvalue()
+  assert "entropy" not in stream.getvalue()
+
+
 def test_without_a_terminal_lines_are_few():
   stream = io.StringIO()
   lines = progress.Progress(1000, stream=stream, quiet_seconds=3600.0)

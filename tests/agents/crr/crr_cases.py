@@ -10,6 +10,7 @@ from acme.tf import networks as acme_networks
 from acme.tf import utils as tf2_utils
 from learner_probes import Log
 from learner_probes import RecordingOptimizer
+from learner_probes import untuned
 import numpy as np
 import reverb
 import sonnet as snt
@@ -68,17 +69,6 @@ def make_step(seed=0, length=LENGTH, batch_size=BATCH_SIZE, valid=False):
     start_of_episode=np.zeros(shape, bool),
     extras={"valid_mask": np.ones(shape, bool)} if valid else (),
   )
-
-
-def untuned():
-  """Makes the options of a dataset that leaves nothing to be tuned.
-
-  TensorFlow 2.12 may miss the end of the thread that tunes. To free an iterator then takes up to a
-  minute.
-  """
-  options = tf.data.Options()
-  options.autotune.enabled = False
-  return options
 
 
 def as_dataset(*steps, bare=False):
