@@ -270,6 +270,8 @@ class Learner(acme.Learner, abc.ABC):
       "Every tensor of the batch was finite.",
       "a lower learning rate or max_gradient_norm",
     )
+    if self._updates_per_step > 1:
+      cause = "Every tensor of its last batch was finite; the ones before were not kept."
     if names:
       cause = f"In the batch, {', '.join(names)} held NaN or infinity."
       mend = "the environment or the data mended that the batch came from"
@@ -333,12 +335,21 @@ class Learner(acme.Learner, abc.ABC):
     objects.update({f"{name}_optimizer": optimizer for name, optimizer in self._optimizers.items()})
     return objects
 
+  def state(self) -> dict[str, Any]:
+    """Returns what else decides what the learner does next, as JSON can represent it."""
+    return {"max_priority": self.max_priority}
+
+  def load_state(self, state: Mapping[str, Any]) -> None:
+    """Takes up where `state` was taken; what one of an older version lacks begins anew."""
+    if self._priority_writer is not None:
+      self._priority_writer.max_priority = float(state.get("max_priority", 1.0))
+
   def save_checkpoint(self) -> Optional[str]:
     """Writes a checkpoint now if the learner has a directory; returns its path."""
     if self._checkpointer is None:
       return None
     self._last_save = time.monotonic()
-    state = {"counter": self._counter.save()}
+    state = {"counter": self._counter.save(), "learner": self.state()}
     return self._checkpointer.save(self.num_steps, self.checkpointables(), state)
 
   def _restore_newest(self) -> None:
@@ -348,3 +359,4 @@ class Learner(acme.Learner, abc.ABC):
     if path is not None:
       state = self._checkpointer.restore(path, self.checkpointables())
       self._counter.restore(state["counter"])
+      self.load_state(state.get("learner", {}))

@@ -142,13 +142,14 @@ class CompiledSteps:
       for x in (values, *(replay or ()))
     ]
 
-    def body(turn: tf.Tensor, arrays: Sequence[tf.TensorArray]) -> Any:
-      values, _, replay = self._turn(phase, in_turn)
-      return turn + 1, [a.write(turn, x) for a, x in zip(arrays, (values, *(replay or ())))]
+    def body(turn: tf.Tensor, _: Any, arrays: Sequence[tf.TensorArray]) -> Any:
+      values, batch, replay = self._turn(phase, in_turn)
+      written = [a.write(turn, x) for a, x in zip(arrays, (values, *(replay or ())))]
+      return turn + 1, batch, written
 
     # The updates change variables, which the loop knows nothing of: one has to end before the next.
-    _, arrays = tf.while_loop(
-      lambda turn, _: turn < turns, body, (tf.constant(1), arrays), parallel_iterations=1
+    _, batch, arrays = tf.while_loop(
+      lambda turn, *_: turn < turns, body, (tf.constant(1), batch, arrays), parallel_iterations=1
     )
     stacked = [array.stack() for array in arrays]
     joined = tuple(tf.reshape(x, [-1]) for x in stacked[1:])

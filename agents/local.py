@@ -292,6 +292,7 @@ class LocalAgent(core.Actor, core.VariableSource):
     """Returns what else a checkpoint must hold, as JSON can represent it."""
     return {
       "actor": self._actor.state(),
+      "learner": self._learner.state(),
       "scheduled_steps": self._scheduled_steps,
       "scheduled_updates": self._scheduled_updates,
       "batches_drawn": self._row_store.num_batches if self._row_store else 0,
@@ -305,6 +306,7 @@ class LocalAgent(core.Actor, core.VariableSource):
     self._actor.load_state(state["actor"])
     self._num_updates = self._learner.num_steps
     if replay_restored:
+      self._learner.load_state(state.get("learner", {}))
       self._scheduled_steps = int(state["scheduled_steps"])
       self._scheduled_updates = int(state["scheduled_updates"])
       if self._row_store is not None:

@@ -2,17 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 import os
-from typing import Any, Callable, Optional
+from typing import Any, Optional
 
 from acme import core
-from acme import specs
 import dm_env
 import numpy as np
-import sonnet as snt
-import tensorflow as tf
-import tree
 
-from temper.agents.boltzmann import networks as boltzmann_networks
+from temper.agents import exported_policies
+from temper.agents import policies
+from temper.launchers import quantities
 from temper.launchers.run_directory import RunDirectory
 from temper.utils import evaluation
 from temper.utils import exporting
@@ -21,49 +19,27 @@ from temper.utils import recording
 _RULE = "─"
 
 
-class _WithoutState(snt.Module):
-  """A recurrent network whose state has no tensors, called as the feed-forward one that it is."""
-
-  def __init__(self, network: snt.Module):
-    super().__init__(name="policy")
-    self._network = network
-
-  def __call__(self, observation: Any) -> Any:
-    batch_size = tf.shape(tree.flatten(observation)[0])[0]
-    state = boltzmann_networks.initial_state(self._network, batch_size)
-    return boltzmann_networks.step(self._network, (observation,), state)[0]
-
-
 def export_policy(
-  network: snt.Module,
-  environment_spec: specs.EnvironmentSpec,
-  directory: str,
-  *,
-  to_environment: Callable[[tf.Tensor], tf.Tensor],
-  metadata: Mapping[str, Any],
+  networks: exported_policies.ExportedNetworks, directory: str, metadata: Mapping[str, Any]
 ) -> Optional[str]:
-  """Exports a policy, see `temper.utils.exporting`, if it is one that can be.
+  """Exports what a run has learnt as a SavedModel, deterministic and sampling, if it can be.
 
   Args:
-    network: maps observations, and a state if it has `initial_state`, to a distribution.
-    environment_spec: see `exporting.export_policy`, as the arguments that follow.
+    networks: what to export.
     directory: the folder to write.
-    to_environment: maps canonical actions to the environment's own.
     metadata: JSON-able facts to keep beside the policy.
 
   Returns:
     None, or a line that says why nothing was exported.
   """
-  if tree.flatten(boltzmann_networks.initial_state(network, 1)):
-    return (
-      "The policy is recurrent, so that it is not exported as a SavedModel: only feed-forward ones "
-      "can be. The snapshots hold it."
+  saved_model = exporting.ExportFormat.SAVEDMODEL
+  try:
+    functions = exported_policies.make_functions(
+      networks, [policies.MEAN, policies.RAW], saved_model
     )
-  if boltzmann_networks.is_recurrent(network):
-    network = _WithoutState(network)
-  exporting.export_policy(
-    network, environment_spec, directory, to_environment=to_environment, metadata=metadata
-  )
+    exporting.write(functions, directory, saved_model, {**metadata, **networks.facts()})
+  except exporting.ExportError as error:
+    return f"No policy is exported: {error}"
   return None
 
 
@@ -125,7 +101,7 @@ def table(summary: Mapping[str, Any]) -> str:
     ("environment steps", f"{summary['environment_steps']:,} in {summary['episodes']:,} episodes"),
     *([("early stop", summary["early_stop"]["outcome"])] if summary["early_stop"] else []),
     ("learner steps", f"{summary['learner_steps']:,}"),
-    ("wall time", duration(summary["wall_seconds"])),
+    ("wall time", quantities.duration(summary["wall_seconds"])),
     ("acting", f"{summary['acting_steps_per_second']:,.0f} environment steps/s"),
     ("learning", f"{summary['learning_steps_per_second']:,.0f} learner steps/s"),
     *summary["artefacts"].items(),
@@ -154,7 +130,7 @@ def offline_table(summary: Mapping[str, Any]) -> str:
   ]
   facts = [
     ("learner steps", f"{summary['learner_steps']:,}"),
-    ("wall time", duration(summary["wall_seconds"])),
+    ("wall time", quantities.duration(summary["wall_seconds"])),
     ("learning", f"{summary['learning_steps_per_second']:,.0f} learner steps/s"),
     *summary["artefacts"].items(),
   ]
@@ -190,15 +166,6 @@ def render(
   body = [*_columns(rows), "", *lines]
   rule = _RULE * max(len(line) for line in [title, *body])
   return "\n".join([rule, title, rule, *body, rule])
-
-
-def duration(seconds: float) -> str:
-  """Returns a time such as `2 min 05 s`."""
-  minutes, rest = divmod(round(seconds), 60)
-  hours, minutes = divmod(minutes, 60)
-  if hours:
-    return f"{hours} h {minutes:02d} min"
-  return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
 
 
 def _columns(rows: list[Any]) -> list[str]:

@@ -15,6 +15,7 @@ from acme import specs
 from temper.agents import policies
 from temper.launchers import artefacts
 from temper.launchers import environment_count
+from temper.launchers import quantities
 from temper.launchers import saved_policy
 from temper.launchers.run_directory import write_json
 from temper.launchers.stopping import StopSignal
@@ -164,7 +165,7 @@ def table(summary: dict[str, Any]) -> str:
     ("of", summary["of"]),
     ("start seeds", seeds_in_words(summary["seeds"])),
     ("steps", f"{length} an episode, ended {ended}"),
-    ("wall time", artefacts.duration(summary["wall_seconds"])),
+    ("wall time", quantities.duration(summary["wall_seconds"])),
     ("files", summary["folder"]),
   ]
   return artefacts.render(summary["title"], [(summary["mode"], summary)], facts)

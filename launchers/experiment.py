@@ -10,6 +10,7 @@ from acme.utils import loggers
 import dm_env
 import numpy as np
 
+from temper.agents import exported_policies
 from temper.agents import local
 from temper.agents import policies
 from temper.launchers import artefacts
@@ -215,11 +216,13 @@ class _Run:
     agent_title = self._config.title or self._record["agent"]
     title = f"{agent_title} on {self._record['environment']}, seed {self._config.seed}"
     unexported = artefacts.export_policy(
-      self._config.builder.make_policy(agent.networks),
-      self._spec,
+      exported_policies.ExportedNetworks(
+        self._config.builder.make_policy(agent.networks),
+        self._spec,
+        self._test_environment.action_mapping,
+      ),
       directory.policy,
-      to_environment=self._test_environment.action_mapping.to_environment,
-      metadata=self._record,
+      metadata={**self._record, "step": self._state.steps},
     )
     if unexported:
       self._progress.note(unexported)

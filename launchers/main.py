@@ -20,8 +20,29 @@ COMMANDS = {
     "temper.launchers.offline",
     "record data, learn from it in several ways, and compare",
   ),
+  "evaluate": (
+    "temper.launchers.evaluate",
+    "play episodes by a run or an exported policy, and tell the returns",
+  ),
+  "record": ("temper.launchers.record", "film an episode of a run or an exported policy"),
+  "info": (
+    "temper.launchers.info",
+    "show what a run, a checkpoint, an exported policy or a dataset holds",
+  ),
   "plot": ("temper.launchers.plot", "draw learning curves of runs, over their seeds"),
+  "export": (
+    "temper.launchers.export",
+    "write a run's policy as a SavedModel, ONNX or TensorFlow Lite",
+  ),
+  "export-check": (
+    "temper.launchers.export_check",
+    "run exported policies where there is nothing but TensorFlow or onnxruntime",
+  ),
   "benchmark": ("temper.launchers.benchmark", "time the agents beside dm-acme's"),
+  "benchmark-export": (
+    "temper.launchers.benchmark_export",
+    "time exported policies beside the actor",
+  ),
   "benchmark-d3rlpy": (
     "temper.launchers.benchmark_d3rlpy",
     "train CRR and d3rlpy's CRR on the same dataset, and compare",

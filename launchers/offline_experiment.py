@@ -8,6 +8,7 @@ from typing import Any, Optional
 
 from acme.utils import counting
 
+from temper.agents import exported_policies
 from temper.agents import offline
 from temper.launchers import artefacts
 from temper.launchers import best_checkpoints
@@ -280,11 +281,11 @@ class _Run:
     name = os.path.basename(os.path.normpath(self._data.episodes.path))
     title = f"{agent_title}{place} from {name}, seed {config.seed}"
     unexported = artefacts.export_policy(
-      self._agent.builder.make_policy(self._agent.networks),
-      self._data.spec,
+      exported_policies.ExportedNetworks(
+        self._agent.builder.make_policy(self._agent.networks), self._data.spec, self._data.actions
+      ),
       directory.policy,
-      to_environment=self._data.actions.to_environment,
-      metadata=self._record,
+      metadata={**self._record, "step": self._state.steps},
     )
     if unexported:
       self._progress.note(unexported)

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 import contextlib
 import dataclasses
-import json
 import os
 from typing import Any, Callable, NamedTuple, Optional, Union
 
@@ -13,8 +12,8 @@ import tree
 
 from temper.agents import batch_actor
 from temper.agents import policies
-from temper.launchers import agent_table
 from temper.launchers import recorded_config
+from temper.launchers import run_reading
 from temper.launchers.evaluating import EnvironmentSource
 from temper.launchers.run_directory import RunDirectory
 from temper.utils import checkpointing
@@ -24,9 +23,6 @@ from temper.utils.datasets import opening
 from temper.utils.environment_actions import ActionMapping
 from temper.utils.environment_observations import ObservationMapping
 from temper.utils.policy_kinds import PolicyKind
-
-LATEST = "latest"
-BEST = "best"
 
 # What config.json names the environment of a run that had none.
 _NO_ENVIRONMENT = "none"
@@ -184,12 +180,12 @@ def open_run(
       config this one does not know.
     CheckpointError: if the checkpoint cannot be read.
   """
-  directory, checkpoint = _with_run_of(directory, checkpoint)
+  directory, checkpoint = run_reading.with_run_of(directory, checkpoint)
   run_directory = RunDirectory(directory)
-  record = read_record(run_directory)
-  entry = _entry(record, directory)
+  record = run_reading.read_record(run_directory)
+  entry = run_reading.agent_entry(record, directory)
   builder = entry.builder_class(recorded_config.from_record(entry.config_class, record["config"]))
-  path = find_checkpoint(run_directory, checkpoint, kind)
+  path = run_reading.find_checkpoint(run_directory, checkpoint, kind)
   return SavedRun(
     directory=run_directory,
     record=record,
@@ -200,29 +196,6 @@ def open_run(
     source=environment_source(record, environment, environment_options),
     networks_factory=networks_factory,
   )
-
-
-def read_record(directory: RunDirectory) -> dict[str, Any]:
-  """Returns what a run's config.json holds.
-
-  Raises:
-    ValueError: if the folder holds no run.
-  """
-  try:
-    with open(directory.config, encoding="utf-8") as file:
-      record = json.load(file)
-  except (OSError, ValueError) as error:
-    raise ValueError(
-      f"{directory.path} holds no run: {directory.config} cannot be read ({error})."
-    ) from error
-  kinds = {"agent": str, "environment": str, "config": dict}
-  if not isinstance(record, dict) or not all(
-    isinstance(record.get(name), kind) for name, kind in kinds.items()
-  ):
-    raise ValueError(
-      f"{directory.path} holds no run: {directory.config} has no valid {', '.join(kinds)}."
-    )
-  return record
 
 
 def environment_source(
@@ -246,91 +219,6 @@ def environment_source(
       return None
   return EnvironmentSource(
     environment, {**(record.get("environment_options") or {}), **(options or {})}
-  )
-
-
-def find_checkpoint(
-  directory: RunDirectory, checkpoint: Union[str, int, None], kind: PolicyKind = PolicyKind.MEAN
-) -> str:
-  """Returns the folder of a run's checkpoint; see `open_run` for what chooses it.
-
-  Raises:
-    ValueError: if there is none such; says which there are.
-  """
-  if checkpoint is None or checkpoint == LATEST:
-    paths = checkpointing.complete_checkpoints(directory.checkpoints)
-    if not paths:
-      raise ValueError(f"{directory.path} has no checkpoint yet. Train on, or give another run.")
-    return paths[-1]
-  best = best_checkpoints(directory)
-  if checkpoint == BEST:
-    if not best:
-      raise ValueError(
-        f"{directory.path} has no best checkpoint: it was not evaluated while training. Take "
-        f"{LATEST}."
-      )
-    if kind.mode not in best and len(best) > 1:
-      raise ValueError(
-        f"{directory.path} has best checkpoints of the modes {sorted(best)}, none of "
-        f"{kind.mode!r}. Choose one of those policies, or the checkpoint's folder."
-      )
-    return best.get(kind.mode) or next(iter(best.values()))
-  if str(checkpoint).isdigit():
-    own = [path for mode, path in best.items() if mode == kind.mode]
-    found = [*checkpointing.complete_checkpoints(directory.checkpoints), *own, *best.values()]
-    name = f"step_{int(checkpoint)}"
-    matching = [path for path in found if os.path.basename(path) == name]
-    if matching:
-      return matching[0]
-    steps = sorted({int(os.path.basename(path).partition("_")[2]) for path in found})
-    raise ValueError(
-      f"{directory.path} has no checkpoint of step {checkpoint}, only of the steps {steps}."
-    )
-  path = str(checkpoint).rstrip(os.sep)
-  if not checkpointing.is_checkpoint(path):
-    raise ValueError(
-      f"checkpoint is {checkpoint!r}; it must be {LATEST}, {BEST}, a number of steps, or the "
-      "folder of a checkpoint."
-    )
-  return path
-
-
-def best_checkpoints(directory: RunDirectory) -> dict[str, str]:
-  """Returns the folders of the best checkpoints by the mode in which they did best."""
-  if not os.path.isdir(directory.best):
-    return {}
-  found = {
-    mode: checkpointing.complete_checkpoints(os.path.join(directory.best, mode))
-    for mode in sorted(os.listdir(directory.best))
-  }
-  return {mode: paths[-1] for mode, paths in found.items() if paths}
-
-
-def _with_run_of(path: str, checkpoint: Union[str, int, None]) -> tuple[str, Union[str, int, None]]:
-  """Splits the folder of a checkpoint inside a run into the run's folder and the checkpoint."""
-  if os.path.exists(RunDirectory(path).config) or not checkpointing.is_checkpoint(path):
-    return path, checkpoint
-  if checkpoint is not None:
-    raise ValueError(f"{path} is a checkpoint already; leave out checkpoint = {checkpoint}.")
-  folder = os.path.abspath(path)
-  for _ in range(3):  # RUN/checkpoints/step_N, or RUN/best/<mode>/step_N.
-    folder = os.path.dirname(folder)
-    if os.path.exists(RunDirectory(folder).config):
-      return os.path.relpath(folder) if not os.path.isabs(path) else folder, path
-  raise ValueError(
-    f"{path} is a checkpoint outside of a run, whose config.json would say of which agent. Give "
-    "the folder of the run."
-  )
-
-
-def _entry(record: Mapping[str, Any], directory: str) -> agent_table.AgentEntry:
-  """Returns the agent's entry; runs made from Python are named after the builder's class."""
-  for name, entry in agent_table.AGENTS.items():
-    if record["agent"] in (name, entry.builder):
-      return entry
-  raise ValueError(
-    f"{directory} holds a run of the agent {record['agent']!r}; those of "
-    f"{list(agent_table.AGENTS)} can be opened."
   )
 
 

@@ -8,8 +8,6 @@ import shutil
 import tempfile
 from typing import Any, Callable, Optional
 
-import tensorflow as tf
-
 # Raised by one whenever a checkpoint of the old layout could no longer be read.
 FORMAT_VERSION = 1
 _STEP_FOLDER = re.compile(r"step_(\d+)$")
@@ -66,6 +64,8 @@ class Checkpointer:
     Returns:
       The path of the checkpoint.
     """
+    import tensorflow as tf  # Only where tensors are: to list checkpoints is quick without it.
+
     os.makedirs(self._directory, exist_ok=True)
     self._remove_leftovers()
     folder = tempfile.mkdtemp(prefix=f".saving_{step}_", dir=self._directory)
@@ -131,6 +131,8 @@ class Checkpointer:
         missing in the file or has another shape there; says which. On an error of names or format
         nothing has been changed.
     """
+    import tensorflow as tf
+
     document = read_state(path)
     saved = document["trackables"]
     if sorted(trackables) != saved:
@@ -206,6 +208,8 @@ def restore_part(path: str, trackables: Mapping[str, Any]) -> None:
     CheckpointError: if the checkpoint is damaged, or lacks one of the objects, or one of them has
       variables that are missing there or of another shape there.
   """
+  import tensorflow as tf
+
   saved = read_state(path)["trackables"]
   missing = sorted(set(trackables) - set(saved))
   if missing:

@@ -156,8 +156,15 @@ class PriorityWriter:
 
   @property
   def max_priority(self) -> float:
-    """The largest priority that was ever written, at least 1: what new items should get."""
+    """The largest priority that was ever written, at least 1: what new items should get.
+
+    A resume sets it to what it was.
+    """
     return self._max_priority
+
+  @max_priority.setter
+  def max_priority(self, value: float) -> None:
+    self._max_priority = max(1.0, value)
 
   def write(self, keys: np.ndarray, priorities: np.ndarray) -> None:
     """Hands new priorities to the writer.

@@ -66,7 +66,9 @@ def _check_reparameterised(policy_network: snt.Module, observation: types.Nested
     distribution = policy_network(observation)
     sample, _ = distributions.sample_and_log_prob(distribution, tf.zeros([2], tf.int32))
   full = tfp.distributions.FULLY_REPARAMETERIZED
-  gradients = tape.gradient(sample, policy_network.trainable_variables)
+  # Under a strategy's scope, but in none of its replicas, one copy of each variable is read.
+  copies = tf.distribute.get_strategy().experimental_local_results
+  gradients = tape.gradient(sample, [copies(v)[0] for v in policy_network.trainable_variables])
   if getattr(distribution, "reparameterization_type", full) is not full or not any(
     gradient is not None for gradient in gradients
   ):

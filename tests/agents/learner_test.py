@@ -368,6 +368,19 @@ def test_several_updates_a_step_equal_as_many_steps():
   )
 
 
+def test_what_is_not_finite_in_the_last_of_several_batches_is_named():
+  def data(bad):
+    rewards = [np.full(4, np.nan if i == bad else 1.0, np.float32) for i in range(3)]
+    return tf.data.Dataset.from_tensor_slices(
+      tf.nest.map_structure(lambda *x: np.stack(x), *(_sample(reward=r) for r in rewards))
+    ).with_options(learner_probes.untuned())
+
+  with pytest.raises(learner_lib.NonFiniteError, match="In the batch, reward held"):
+    Regression(data(2), updates_per_step=3, target_update_period=None).step()
+  with pytest.raises(learner_lib.NonFiniteError, match="last batch was finite; the ones before"):
+    Regression(data(0), updates_per_step=3, target_update_period=None).step()
+
+
 def test_what_one_turn_tells_stays_until_it_is_told_anew():
   learner = Regression(_dataset(5), num_phases=3)
   rows = []

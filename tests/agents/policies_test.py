@@ -154,7 +154,7 @@ _BOUNDS = {
 def test_uniform_actions_fill_their_bounds(shape):
   low, high = _BOUNDS[shape]
   policy = policies.UniformPolicy(specs.BoundedArray(shape, np.float32, low, high))
-  assert policy.choice == policies.RAW and not policy.variables
+  assert policy.choice == policies.RAW
   observation = {"any": tf.zeros([4000, 2]), "thing": tf.zeros([4000], tf.int32)}
   acted = policy(observation, policy.initial_state(4000), _SEED)
   action = acted.action.numpy()

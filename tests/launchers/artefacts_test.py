@@ -66,14 +66,6 @@ def test_the_table_holds_every_number():
   assert deterministic.index("]") == stochastic.index("]")
 
 
-@pytest.mark.parametrize(
-  "seconds, text",
-  [(0.4, "0 s"), (59.4, "59 s"), (59.6, "1 min 00 s"), (3600, "1 h 00 min"), (7325, "2 h 02 min")],
-)
-def test_durations(seconds, text):
-  assert artefacts.duration(seconds) == text
-
-
 def test_only_what_exists_is_listed(tmp_path):
   directory = RunDirectory(str(tmp_path))
   (tmp_path / "policy").mkdir()

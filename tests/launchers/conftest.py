@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from temper.launchers import train
 from temper.utils import fakes
 from temper.utils.datasets import episodes
 from temper.utils.datasets import writing
@@ -34,3 +35,27 @@ def point_mass_file(tmp_path_factory):
   path = tmp_path_factory.mktemp("data") / "point_mass.npz"
   writing.write_dataset(path, "npz", recorded)
   return str(path)
+
+
+@pytest.fixture(scope="session")
+def pendulum_run(tmp_path_factory):
+  """The folder of a finished run of SVG0 on Pendulum-v1: 60 steps, checkpoints at 30 and 60."""
+  folder = str(tmp_path_factory.mktemp("runs") / "pendulum")
+  code = train.run(
+    [
+      "temper train",
+      f"--directory={folder}",
+      "--steps=60",
+      "--checkpoint_every=30",
+      "--eval_every=0",
+      "--eval_episodes=2",
+      "--nogif",
+      "--config.policy_layer_sizes=8",
+      "--config.critic_layer_sizes=8",
+      "--config.prior_layer_sizes=8",
+      "--config.batch_size=4",
+      "--config.min_replay_size=40",
+    ]
+  )
+  assert code == 0
+  return folder

@@ -19,6 +19,7 @@ from temper.launchers.run_directory import RunDirectory
 from temper.utils import checkpointing
 from temper.utils import environments
 from temper.utils import evaluation
+from temper.utils import exporting
 from temper.utils import fakes
 from temper.utils import run_loggers
 from temper.utils.datasets import episodes
@@ -252,11 +253,15 @@ def test_without_an_environment_the_specs_come_from_the_data(point_mass_file, tm
     )
 
 
-def test_a_recurrent_policy_trains_and_is_not_exported(point_mass_file, tmp_path, capfd):
+def test_a_recurrent_policy_trains_and_is_exported_with_its_state(point_mass_file, tmp_path):
   config = crr.CRRConfig(**{**vars(_CONFIG), "lstm_size": 8, "burn_in_length": 2})
   result = _run(point_mass_file, tmp_path / "run", config, steps=20, eval_every=0)
-  assert "The policy is recurrent" in capfd.readouterr().err
-  assert "policy" not in result.summary["artefacts"]
+  exported = exporting.LoadedPolicy(result.summary["artefacts"]["policy"])
+  state = exported.initial_state("deterministic", 2)
+  assert {name: value.shape for name, value in state.items()} == {
+    "state_hidden": (2, 8),
+    "state_cell": (2, 8),
+  }
   assert set(result.evaluations) == {"deterministic", "stochastic", "boltzmann"}
 
 

@@ -9,6 +9,7 @@ from temper.utils.exporting.functions import leaf_names
 from temper.utils.exporting.loading import LoadedPolicy
 from temper.utils.exporting.metadata import METADATA_FILE
 from temper.utils.exporting.metadata import describe
+from temper.utils.exporting.verification import verify
 from temper.utils.exporting.writing import write
 
 __all__ = [
@@ -21,5 +22,6 @@ __all__ = [
   "PolicyFunction",
   "describe",
   "leaf_names",
+  "verify",
   "write",
 ]

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 import dataclasses
 import enum
+import functools
 import re
 from typing import Any, Callable, Optional
 
@@ -69,8 +70,9 @@ class PolicyFunction:
   inputs: Mapping[str, Input]
   facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
-  def trace(self) -> Any:
-    """Returns the concrete function, whose arguments are the inputs by keyword."""
+  @functools.cached_property
+  def concrete(self) -> Any:
+    """The concrete function, whose arguments are the inputs by keyword."""
     specs = {
       name: tf.TensorSpec(given.full_shape, given.dtype, name=name)
       for name, given in self.inputs.items()

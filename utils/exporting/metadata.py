@@ -100,7 +100,7 @@ def _describe_function(function: PolicyFunction, files: Mapping[str, str]) -> di
       "shape": ["batch", *output.shape.as_list()[1:]],
       "dtype": output.dtype.name,
     }
-    for name, output in sorted(function.trace().structured_outputs.items())
+    for name, output in sorted(function.concrete.structured_outputs.items())
   }
   file = {"file": files[function.name]} if function.name in files else {}
   return {**file, **function.facts, "inputs": inputs, "outputs": outputs}

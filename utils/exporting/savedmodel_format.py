@@ -17,7 +17,7 @@ def write(functions: Sequence[PolicyFunction], directory: str) -> None:
     functions: each becomes the signature of its name; the first one is `serving_default` as well.
     directory: the folder to make.
   """
-  traced = {function.name: function.trace() for function in functions}
+  traced = {function.name: function.concrete for function in functions}
   module = tf.Module(name="policy")
   # The variables alone: walking the networks would also try to save whatever else they hold.
   variables = {v.ref(): v for concrete in traced.values() for v in concrete.variables}

@@ -1,5 +1,7 @@
 """SAC under strategies: two replicas with half the batch each equal one with all of it."""
 
+import functools
+
 import numpy as np
 import pytest
 import sac_cases
@@ -32,9 +34,14 @@ def _run(variant, strategy=None, **options):
   return learner, start, rows
 
 
+@functools.cache
+def _reference(variant):
+  return _run(variant)
+
+
 @pytest.mark.parametrize("variant", sac_cases.VARIANTS)
 def test_replicas_equal_one_device_with_the_whole_batch(variant):
-  reference, start, rows = _run(variant)
+  reference, start, rows = _reference(variant)
   strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
   learner, replicated_start, replicated_rows = _run(variant, strategy)
   for name, value in start.items():
@@ -55,7 +62,7 @@ def test_replicas_equal_one_device_with_the_whole_batch(variant):
 
 
 def test_several_updates_a_call_under_a_strategy():
-  reference, _, _ = _run("twin_target")
+  reference, _, _ = _reference("twin_target")
   strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
   learner, _, _ = _run("twin_target", strategy, updates_per_call=_STEPS)
   assert learner.num_steps == _STEPS

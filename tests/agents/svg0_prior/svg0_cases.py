@@ -64,7 +64,11 @@ def make_dataset(num_batches=5, **options):
   """Makes a dataset of that many different batches."""
   samples = [make_sample(seed=seed, **options) for seed in range(num_batches)]
   stacked = tf.nest.map_structure(lambda *leaves: np.stack(leaves), *samples)
-  return tf.data.Dataset.from_tensor_slices(stacked)
+  # TensorFlow 2.12 may miss the end of the thread that tunes. To free an iterator then takes up to
+  # a minute.
+  untuned = tf.data.Options()
+  untuned.autotune.enabled = False
+  return tf.data.Dataset.from_tensor_slices(stacked).with_options(untuned)
 
 
 class FixedNoise:
