@@ -111,9 +111,7 @@ def _make_function(
   take = _take_sample if choice.kind is PolicyKind.RAW else _take_action
 
   def function(**given: tf.Tensor) -> dict[str, tf.Tensor]:
-    observation = tree.unflatten_as(
-      spec.observations, [given[name] for name in observation_names]
-    )
+    observation = tree.unflatten_as(spec.observations, [given[name] for name in observation_names])
     state = tree.unflatten_as(initial, [given[name] for name in state_names])
     outputs, next_state = take(networks, policy, observation, state, _randomness(given))
     action = outputs["canonical_action"]
@@ -164,9 +162,7 @@ def _take_sample(
 ) -> _Taken:
   """Draws as the actor does, and keeps the density that only the draw itself knows exactly."""
   del policy
-  distribution, next_state = boltzmann_networks.step(
-    networks.policy_network, (observation,), state
-  )
+  distribution, next_state = boltzmann_networks.step(networks.policy_network, (observation,), state)
   action, log_prob = distributions.sample_and_log_prob(distribution, randomness)
   return {"canonical_action": action, "log_prob": log_prob}, next_state
 

@@ -109,7 +109,7 @@ def run_evaluation(config: EvaluationConfig, stop: StopSignal) -> dict[str, Any]
   note = lambda line: print(line, file=sys.stderr, flush=True)
   saved, choice = config.saved, config.choice
   assert saved.source is not None
-  make_environment = lambda: saved.source.make(saved.seed)  # type: ignore[union-attr]
+  make_environment = lambda: saved.source.make(saved.seed)
   # An ExitStack may swallow exceptions for all a type checker knows, hence no return inside.
   with contextlib.ExitStack() as cleanup:
     environment = make_environment()

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 import contextlib
+import os
 from typing import Any, Optional
 
 from acme import specs
@@ -14,9 +15,12 @@ from temper.agents import exported_policies
 from temper.agents import local
 from temper.agents import policies
 from temper.launchers import artefacts
+from temper.launchers import best_checkpoints
+from temper.launchers import callbacks
 from temper.launchers import evaluating
 from temper.launchers import run_checkpoint
 from temper.launchers import training
+from temper.launchers import wandb_log
 from temper.launchers.experiment_config import ExperimentConfig
 from temper.launchers.outcomes import Result
 from temper.launchers.outcomes import SettingsError
@@ -26,6 +30,7 @@ from temper.launchers.stopping import StopRequested
 from temper.launchers.stopping import StopSignal
 from temper.utils import environment_wrappers
 from temper.utils import evaluation
+from temper.utils import numbered_starts
 from temper.utils import plotting
 from temper.utils import run_loggers
 from temper.utils.checkpointing import Checkpointer
@@ -68,6 +73,8 @@ class _Run:
 
   def __init__(self, config: ExperimentConfig, signal: StopSignal, cleanup: contextlib.ExitStack):
     """Makes or restores everything; what can be refused is refused before the folder is touched."""
+    if config.wandb_project is not None:
+      wandb_log.import_wandb()
     self._config = config
     self._signal = signal
     self._directory = RunDirectory(config.directory)
@@ -83,6 +90,7 @@ class _Run:
 
     self._checkpointer = Checkpointer(self._directory.checkpoints, keep=config.checkpoints_to_keep)
     self._checkpoint = self._checkpointer.latest()
+    run_checkpoint.check(self._checkpoint, self._record)
     self._counter = counting.Counter(prefix="learner")
     self._agent = local.LocalAgent(
       config.builder,
@@ -109,6 +117,19 @@ class _Run:
       self._directory.logs, resume_step=self._state.steps, evaluate_again=self._finished
     )
     cleanup.callback(self._log.close)
+    if config.wandb_project is not None:
+      self._log.add_sink(
+        wandb_log.WandbLog(
+          config.wandb_project,
+          self._directory.logs,
+          name=os.path.basename(os.path.abspath(self._directory.path)),
+          record=self._record,
+        )
+      )
+    self._best = best_checkpoints.BestCheckpoints(
+      self._directory.best, resume_step=self._state.steps
+    )
+    self._callbacks = callbacks.CallbackList(config.callbacks)
     self._progress = Progress(max(config.steps, self._state.steps), initial=self._state.steps)
     cleanup.callback(self._progress.close)
     self._evaluator = evaluating.Evaluator(
@@ -136,7 +157,8 @@ class _Run:
     if self._finished:
       self._progress.note(self._why_finished())
     elif self._checkpoint:
-      self._progress.note(f"Resuming from {self._checkpoint}.")
+      items = ", ".join(f"{size:,} in {name}" for name, size in self._agent.replay_sizes().items())
+      self._progress.note(f"Resuming from {self._checkpoint}; replay holds {items}.")
     try:
       with run_checkpoint.failures_told(
         lambda: f"environment step {self._state.steps:,}",
@@ -157,7 +179,12 @@ class _Run:
     config = self._config
     if config.fixed_start:
       return environment_wrappers.FixedStart(source.make(config.seed), config.seed)
-    return source.make(_environment_seed(config.seed, self._state.steps))
+    environment = source.make(_environment_seed(config.seed, self._state.steps))
+    if not environment.can_seed:
+      return environment
+    return numbered_starts.NumberedStarts(
+      environment, config.seed, begun=self._state.begun_episodes
+    )
 
   def _why_finished(self) -> str:
     config, path, steps = self._config, self._directory.path, self._state.steps
@@ -187,6 +214,7 @@ class _Run:
       evaluate=self._evaluate_while_training,
       save=self._save,
       early_stop=self._config.early_stop,
+      callbacks=self._callbacks,
     ).run()
     if self._state.steps < self._config.steps:
       self._progress.note(f"Early stop {self._early_stop_outcome()}.")
@@ -194,6 +222,8 @@ class _Run:
 
   def _evaluate_while_training(self) -> None:
     result = self._evaluate(self._config.eval_policy, self._config.eval_episodes_training)
+    if self._state.steps > 0:  # Untrained networks are no result.
+      self._best.offer(result.mode, self._state.steps, result.mean, self._agent.checkpointables)
     self._progress.note(
       f"step {self._state.steps:,}: mean return {result.mean:.1f} [{result.low:.1f}, "
       f"{result.high:.1f}] over {len(result.returns)} episodes, {result.mode}"
@@ -208,6 +238,7 @@ class _Run:
   def _evaluate(self, choice: policies.PolicyChoice, episodes: int) -> evaluation.EvaluationResult:
     result = self._evaluator.evaluate(choice, episodes)
     self._log.write_evaluation(self._state.steps, result, self._state.wall_seconds)
+    self._callbacks.on_evaluation(self._state.steps, result)
     return result
 
   def _finish(self, evaluations: Mapping[str, evaluation.EvaluationResult]) -> dict[str, Any]:
@@ -267,13 +298,19 @@ class _Run:
 
   def _save(self) -> None:
     self._checkpoint = run_checkpoint.save(
-      self._checkpointer, self._agent, self._state, self._counter, self._agent.save_replay
+      self._checkpointer,
+      self._agent,
+      self._state,
+      self._counter,
+      self._record,
+      self._agent.save_replay,
     )
     self._log.flush()
+    self._callbacks.on_checkpoint(self._state.steps, self._checkpoint)
 
 
 def _environment_seed(seed: int, steps: int) -> int:
-  """Returns the run's seed at its start; later another one, so that no start states repeat."""
+  """Returns the run's seed at its start; later another one, for what cannot be seeded again."""
   if steps == 0:
     return seed
   return int(np.random.SeedSequence([seed, steps]).generate_state(1)[0])

@@ -1,6 +1,6 @@
 """What a run is to be: agent, environment, place, and how often it is looked at."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 import dataclasses
 from typing import Any, Callable, Optional, Union
 
@@ -8,6 +8,7 @@ from acme import specs
 
 from temper.agents import policies
 from temper.launchers import training
+from temper.launchers.callbacks import RunCallbacks
 from temper.launchers.early_stop import EarlyStop
 from temper.launchers.run_directory import plain
 from temper.utils import startup
@@ -41,8 +42,12 @@ class ExperimentConfig:
     eval_episodes_training: episodes of one of those.
     log_every: steps between rows of the learner's and the speed log.
     checkpoint_every: steps between checkpoints; the end of a run, and a stop, always write one.
-    checkpoints_to_keep: how many of the newest checkpoints stay.
+    checkpoint_minutes: minutes between checkpoints, beside those; 0 is never.
+    checkpoints_to_keep: how many of the newest checkpoints stay, beside the one that did best in
+      the evaluations while training.
     gif: whether to film an episode at the end.
+    callbacks: told of episodes, evaluations and checkpoints.
+    wandb_project: project of Weights & Biases to log to as well; None does not.
   """
 
   builder: Any
@@ -65,8 +70,11 @@ class ExperimentConfig:
   eval_episodes_training: int = 5
   log_every: int = 200
   checkpoint_every: int = 5_000
+  checkpoint_minutes: float = 0.0
   checkpoints_to_keep: int = 2
   gif: bool = True
+  callbacks: Sequence[RunCallbacks] = ()
+  wandb_project: Optional[str] = None
 
   def __post_init__(self) -> None:
     for name in ("eval_episodes", "eval_episodes_training", "checkpoints_to_keep"):
@@ -85,6 +93,7 @@ class ExperimentConfig:
       log_every=self.log_every,
       evaluate_every=self.eval_every,
       checkpoint_every=self.checkpoint_every,
+      checkpoint_minutes=self.checkpoint_minutes,
     )
 
   def record(self) -> dict[str, Any]:
@@ -101,7 +110,7 @@ class ExperimentConfig:
       "run": {
         field.name: getattr(self, field.name)
         for field in dataclasses.fields(self)
-        if field.type in (int, bool, policies.PolicyChoice, Optional[EarlyStop])
+        if field.type in (int, bool, float, policies.PolicyChoice, Optional[EarlyStop])
         and field.name not in ("seed", "fixed_start")
       },
       "versions": {"temper-rl": startup.version(), **startup.stack_versions()},

@@ -1,4 +1,4 @@
-"""Exports the policy of a run as a SavedModel, as ONNX or as TensorFlow Lite, to act without Temper."""
+"""Exports a run's policy, to act without Temper: as a SavedModel, ONNX or TensorFlow Lite."""
 
 from collections.abc import Mapping, Sequence
 import os
@@ -108,7 +108,8 @@ def _kinds(values: Mapping[str, Any]) -> list[PolicyKind]:
   unknown = [name for name in names if name not in _KINDS]
   if unknown or len(set(names)) < len(names):
     raise ValueError(
-      f"--policy={values['policy']}; it must be some of {', '.join(_KINDS)}, each once, with commas."
+      f"--policy={values['policy']}; it must be some of {', '.join(_KINDS)}, each once, with "
+      "commas between them."
     )
   if "boltzmann" not in names:
     for name in ("beta", "num_action_samples"):
@@ -154,9 +155,7 @@ def _export(
   export_format = exporting.ExportFormat(values["format"])
   functions = exported_policies.make_functions(networks, choices, export_format)
   stop.check()
-  output = values["output"] or os.path.join(
-    saved.directory.path, "exported", export_format.value
-  )
+  output = values["output"] or os.path.join(saved.directory.path, "exported", export_format.value)
   exporting.write(
     functions, output, export_format, {**saved.record, "step": saved.step, **networks.facts()}
   )

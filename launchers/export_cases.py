@@ -51,12 +51,12 @@ def _svg0() -> ExportedNetworks:
 
 
 def _crr(**config: Any) -> ExportedNetworks:
-  builder = crr.CRRBuilder(crr.CRRConfig(**_LAYERS, vmin=-5.0, vmax=5.0, **config))
+  builder = crr.CRRBuilder(crr.CRRConfig(**{**_LAYERS, "vmin": -5.0, "vmax": 5.0, **config}))
   return _make(builder, _VECTOR, specs.BoundedArray((3,), np.float32, -100.0, 100.0))
 
 
 def _sac(variant: str, observations: Any) -> ExportedNetworks:
-  builder = sac.SACBuilder(sac.SACConfig(variant=variant, **_LAYERS))
+  builder = sac.SACBuilder(sac.SACConfig(variant=sac.SACVariant(variant), **_LAYERS))
   return _make(builder, observations, specs.BoundedArray((), np.float32, 0.0, 1.0))
 
 
@@ -74,4 +74,30 @@ CASES: Mapping[str, Callable[[], ExportedNetworks]] = {
   "sac, twin target": lambda: _sac("twin_target", _VECTOR),
   "sac, value network": lambda: _sac("value_network", _VECTOR),
   "sac, pixels": lambda: _sac("twin_target", _PIXELS),
+}
+
+_TIMED_LAYERS: dict[str, Any] = {"policy_layer_sizes": (256,) * 2, "critic_layer_sizes": (256,) * 2}
+_TIMED_OBSERVATION = specs.Array((17,), np.float32)
+_TIMED_ACTION = specs.BoundedArray((6,), np.float32, -1.0, 1.0)
+
+
+def _timed_sac() -> ExportedNetworks:
+  builder = sac.SACBuilder(sac.SACConfig(**_TIMED_LAYERS))
+  return _make(builder, _TIMED_OBSERVATION, _TIMED_ACTION)
+
+
+def _timed_crr() -> ExportedNetworks:
+  builder = crr.CRRBuilder(crr.CRRConfig(**_TIMED_LAYERS, lstm_size=256))
+  return _make(builder, _TIMED_OBSERVATION, _TIMED_ACTION)
+
+
+# Policies whose exported forms are timed, and how they act: the sizes of common tasks.
+TIMED: Mapping[str, tuple[Callable[[], ExportedNetworks], policies.PolicyChoice]] = {
+  "SAC, 256-256, deterministic": (_timed_sac, policies.MEAN),
+  "SAC, 256-256, sample": (_timed_sac, policies.RAW),
+  "CRR, 256-256 and LSTM 256, deterministic": (_timed_crr, policies.MEAN),
+  "CRR, 256-256 and LSTM 256, Boltzmann of 16": (
+    _timed_crr,
+    policies.PolicyChoice(policies.PolicyKind.BOLTZMANN),
+  ),
 }

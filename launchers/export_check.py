@@ -1,8 +1,8 @@
 """Runs exported policies of every agent in clean environments, and compares them with the actor.
 
 For each format an environment is made that holds nothing but what runs it: TensorFlow, or
-onnxruntime. Policies of every agent are exported, and run there on so many observations, all at once
-and one by one.
+onnxruntime. Policies of every agent are exported, and run there on so many observations, all at
+once and one by one.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -94,6 +94,7 @@ def _check(formats: Sequence[str], count: int, seed: int, stop: stopping.StopSig
   with tempfile.TemporaryDirectory() as scratch:
     for export_format in formats:
       folders = {}
+      print(f"{export_format}: exporting {len(export_cases.CASES)} policies", flush=True)
       for name, make in export_cases.CASES.items():
         stop.check()
         folder = os.path.join(scratch, export_format, re.sub(r"\W+", "_", name))
@@ -104,12 +105,15 @@ def _check(formats: Sequence[str], count: int, seed: int, stop: stopping.StopSig
           exporting.ExportFormat(export_format),
           folder,
           count=count,
+          singles=count,
           seed=seed,
         )
         folders[folder] = name
       package = _RUNTIMES[export_format]
+      print(f"{export_format}: making an environment with {package} alone", flush=True)
       with clean_environment(package) as python:
         stop.check()
+        print(f"{export_format}: running them there, {count:,} observations", flush=True)
         report = run_worker(python, list(folders))
       found = sorted(FOREIGN & set(report["modules"]))
       if found:

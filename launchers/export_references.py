@@ -30,6 +30,7 @@ def export_with_references(
   directory: str,
   *,
   count: int,
+  singles: int,
   seed: int = 0,
 ) -> None:
   """Exports a policy, with `reference.npz` beside it, which the worker reads.
@@ -39,7 +40,8 @@ def export_with_references(
     choices: ways to act.
     export_format: how.
     directory: where to.
-    count: number of observations.
+    count: number of observations in one batch.
+    singles: how many of them are passed one by one as well.
     seed: decides observations, states and what is random.
   """
   functions = exported_policies.make_functions(networks, choices, export_format)
@@ -50,11 +52,14 @@ def export_with_references(
     inputs = verification.example_inputs(function, count, seed)
     outputs = act(inputs)
     _keep(reference, function.name, worker.BATCHED, inputs, outputs)
-    if "seed" in inputs:
-      # A seed draws other numbers for a batch than for its rows.
-      inputs["seed"] = np.arange(count, dtype=np.int32)
-      rows = [act(worker.row_of(inputs, i)) for i in range(count)]
+    # A seed draws other numbers for a batch than for its rows.
+    seeds = {"seed": np.arange(count, dtype=np.int32)} if "seed" in inputs else {}
+    inputs = {name: x[:singles] for name, x in {**inputs, **seeds}.items()}
+    if seeds:
+      rows = [act(worker.row_of(inputs, i)) for i in range(singles)]
       outputs = {name: np.concatenate([row[name] for row in rows]) for name in outputs}
+    else:
+      outputs = {name: x[:singles] for name, x in outputs.items()}
     _keep(reference, function.name, worker.SINGLE, inputs, outputs)
   np.savez(os.path.join(directory, worker.REFERENCE_FILE), **reference)
 
@@ -125,19 +130,17 @@ def _randomness(inputs: Arrays) -> distributions.Randomness:
   """Returns the actor's seed, or noise whose first axis is that of the draws."""
   if "noise" not in inputs:
     return tf.constant([inputs.get("seed", 0), 0], tf.int32)
-  normal, component, choice = (
-    inputs.get(name) for name in ("noise", "component_uniform", "choice_uniform")
+  choice = inputs.get("choice_uniform")
+  draws_first = lambda x: tf.constant(x if choice is None else np.swapaxes(x, 0, 1))
+  component = inputs.get("component_uniform")
+  return noise_lib.Noise(
+    draws_first(inputs["noise"]),
+    None if component is None else draws_first(component),
+    None if choice is None else tf.constant(choice),
   )
-  if choice is not None:
-    normal = np.swapaxes(normal, 0, 1)
-    component = None if component is None else np.swapaxes(component, 0, 1)
-  constant = lambda x: None if x is None else tf.constant(x)
-  return noise_lib.Noise(tf.constant(normal), constant(component), constant(choice))
 
 
-def _keep(
-  reference: Arrays, function: str, mode: str, inputs: Arrays, outputs: Arrays
-) -> None:
+def _keep(reference: Arrays, function: str, mode: str, inputs: Arrays, outputs: Arrays) -> None:
   for side, arrays in (("in", inputs), ("out", outputs)):
     for name, value in arrays.items():
       reference[f"{function}/{mode}/{side}/{name}"] = value

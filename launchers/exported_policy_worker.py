@@ -71,7 +71,7 @@ def _tflite(folder: str, functions: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def compare(folder: str) -> dict[str, float]:
-  """Returns, by function and mode, the largest `|found - wanted| / (1 + |wanted|)`."""
+  """Returns, by function and mode, the largest difference of an output; see `difference`."""
   reference = np.load(os.path.join(folder, REFERENCE_FILE))
   sides: dict[tuple[str, str], dict[str, Arrays]] = {}
   for key in reference.files:
@@ -86,7 +86,7 @@ def compare(folder: str) -> dict[str, float]:
     else:
       found = _one_by_one(call, both["in"])
     differences[f"{function}/{mode}"] = max(
-      _difference(found[name], value) for name, value in wanted.items()
+      difference(name, found[name], value) for name, value in wanted.items()
     )
   return differences
 
@@ -106,11 +106,17 @@ def _one_by_one(call: Callable[[Arrays], Mapping[str, Any]], inputs: Arrays) -> 
   return {name: np.concatenate(values) for name, values in found.items()}
 
 
-def _difference(found: np.ndarray, wanted: np.ndarray) -> float:
+def difference(name: str, found: np.ndarray, wanted: np.ndarray) -> float:
+  """Returns the largest `|found - wanted| / (1 + |wanted|)`.
+
+  An action in the environment's own bounds is a canonical one stretched over them, so that its
+  rounding is relative to those, not to the action: there the largest `|wanted|` is taken.
+  """
   if found.shape != wanted.shape or found.dtype != wanted.dtype or not np.isfinite(found).all():
     return float("inf")
   found, wanted = found.astype(np.float64), wanted.astype(np.float64)
-  return float(np.max(np.abs(found - wanted) / (1.0 + np.abs(wanted))))
+  size = np.abs(wanted).max(initial=0.0) if name == "action" else np.abs(wanted)
+  return float(np.max(np.abs(found - wanted) / (1.0 + size), initial=0.0))
 
 
 def main() -> None:

@@ -38,6 +38,10 @@ COMMANDS = {
     "temper.launchers.export_check",
     "run exported policies where there is nothing but TensorFlow or onnxruntime",
   ),
+  "check-resume": (
+    "temper.launchers.check_resume",
+    "kill a training run again and again, and check that it resumes",
+  ),
   "benchmark": ("temper.launchers.benchmark", "time the agents beside dm-acme's"),
   "benchmark-export": (
     "temper.launchers.benchmark_export",

@@ -9,6 +9,8 @@ from temper.agents import policies
 from temper.launchers import best_checkpoints
 from temper.launchers import evaluating
 from temper.launchers import offline_training
+from temper.launchers.callbacks import NO_CALLBACKS
+from temper.launchers.callbacks import CallbackList
 from temper.utils import evaluation
 from temper.utils import run_loggers
 from temper.utils.checkpointing import Checkpointer
@@ -47,6 +49,7 @@ class OfflineEvaluations:
     best: best_checkpoints.BestCheckpoints,
     log: run_loggers.RunLog,
     progress: Progress,
+    callbacks: CallbackList = NO_CALLBACKS,
   ):
     """Initialises the evaluations.
 
@@ -58,6 +61,7 @@ class OfflineEvaluations:
       best: keeps the best networks.
       log: where each evaluation is written.
       progress: what the user sees.
+      callbacks: told of each evaluation.
     """
     self._evaluator = evaluator
     self._choices = choices
@@ -66,6 +70,7 @@ class OfflineEvaluations:
     self._best = best
     self._log = log
     self._progress = progress
+    self._callbacks = callbacks
 
   def while_training(self, episodes: int) -> float:
     """Evaluates all policies, keeps the best networks, and returns the first mean return."""
@@ -118,5 +123,6 @@ class OfflineEvaluations:
     for choice in self._choices:
       result = self._evaluator.evaluate(choice, episodes)
       self._log.write_evaluation(self._state.steps, result, self._state.wall_seconds)
+      self._callbacks.on_evaluation(self._state.steps, result)
       results[result.mode] = result
     return results

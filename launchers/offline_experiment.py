@@ -12,12 +12,14 @@ from temper.agents import exported_policies
 from temper.agents import offline
 from temper.launchers import artefacts
 from temper.launchers import best_checkpoints
+from temper.launchers import callbacks
 from temper.launchers import divergence
 from temper.launchers import evaluating
 from temper.launchers import offline_data
 from temper.launchers import offline_evaluations
 from temper.launchers import offline_training
 from temper.launchers import run_checkpoint
+from temper.launchers import wandb_log
 from temper.launchers.offline_evaluations import BestEvaluation
 from temper.launchers.offline_experiment_config import OfflineExperimentConfig
 from temper.launchers.outcomes import Result
@@ -92,6 +94,8 @@ class _Run:
     self, config: OfflineExperimentConfig, signal: StopSignal, cleanup: contextlib.ExitStack
   ):
     """Makes or restores everything; what can be refused is refused before the folder is touched."""
+    if config.wandb_project is not None:
+      wandb_log.import_wandb()
     self._config = config
     self._signal = signal
     self._directory = RunDirectory(config.directory)
@@ -116,6 +120,7 @@ class _Run:
 
     self._checkpointer = Checkpointer(self._directory.checkpoints, keep=config.checkpoints_to_keep)
     self._checkpoint = self._checkpointer.latest()
+    run_checkpoint.check(self._checkpoint, self._record)
     self._counter = counting.Counter(prefix="learner")
     self._agent = self._make_agent(agent_config)
     self._state = run_checkpoint.restore(
@@ -136,8 +141,18 @@ class _Run:
       files=run_loggers.OFFLINE_FILES,
     )
     cleanup.callback(self._log.close)
+    if config.wandb_project is not None:
+      self._log.add_sink(
+        wandb_log.WandbLog(
+          config.wandb_project,
+          self._directory.logs,
+          name=os.path.basename(os.path.abspath(self._directory.path)),
+          record=self._record,
+        )
+      )
     self._progress = Progress(max(config.steps, self._state.steps), initial=self._state.steps)
     cleanup.callback(self._progress.close)
+    self._callbacks = callbacks.CallbackList(config.callbacks)
     self._watch = divergence.DivergenceWatch(agent_config)
     self._evaluations: Optional[offline_evaluations.OfflineEvaluations] = None
     if environment is not None:
@@ -157,6 +172,7 @@ class _Run:
         best=best_checkpoints.BestCheckpoints(self._directory.best, resume_step=self._state.steps),
         log=self._log,
         progress=self._progress,
+        callbacks=self._callbacks,
       )
 
   def _open(
@@ -331,6 +347,7 @@ class _Run:
 
   def _save(self) -> None:
     self._checkpoint = run_checkpoint.save(
-      self._checkpointer, self._agent, self._state, self._counter
+      self._checkpointer, self._agent, self._state, self._counter, self._record
     )
     self._log.flush()
+    self._callbacks.on_checkpoint(self._state.steps, self._checkpoint)

@@ -1,11 +1,12 @@
 """What an offline run is to be: agent, dataset, environment to evaluate in, and place."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 import dataclasses
 from typing import Any, Callable, Optional, Union
 
 from temper.agents import policies
 from temper.launchers import training
+from temper.launchers.callbacks import RunCallbacks
 from temper.launchers.run_directory import plain
 from temper.utils import startup
 from temper.utils.datasets import episodes
@@ -44,8 +45,11 @@ class OfflineExperimentConfig:
     log_every: steps between rows of the learner's log.
     checkpoint_every: steps between checkpoints, 0 is never; the end of a run, and a stop, always
       write one.
+    checkpoint_minutes: minutes between checkpoints, beside those; 0 is never.
     checkpoints_to_keep: how many of the newest checkpoints stay, beside the best.
     gif: whether to film an episode at the end.
+    callbacks: told of evaluations and checkpoints.
+    wandb_project: project of Weights & Biases to log to as well; None does not.
   """
 
   builder_class: Callable[[Any], Any]
@@ -69,8 +73,11 @@ class OfflineExperimentConfig:
   eval_episodes_training: int = 5
   log_every: int = 100
   checkpoint_every: int = 5_000
+  checkpoint_minutes: float = 0.0
   checkpoints_to_keep: int = 2
   gif: bool = True
+  callbacks: Sequence[RunCallbacks] = ()
+  wandb_project: Optional[str] = None
 
   def __post_init__(self) -> None:
     for name in ("eval_episodes", "eval_episodes_training", "checkpoints_to_keep"):
@@ -103,6 +110,7 @@ class OfflineExperimentConfig:
       log_every=self.log_every,
       evaluate_every=self.eval_every if self.environment is not None else 0,
       checkpoint_every=self.checkpoint_every,
+      checkpoint_minutes=self.checkpoint_minutes,
     )
 
   def record(self, agent_config: Any, data: Mapping[str, Any]) -> dict[str, Any]:
@@ -118,7 +126,8 @@ class OfflineExperimentConfig:
     callable_name = getattr(self.environment, "__name__", type(self.environment).__name__)
     run: list[str] = [
       *("steps", "policies", "eval_every", "eval_episodes", "eval_episodes_training"),
-      *("log_every", "checkpoint_every", "checkpoints_to_keep", "gif", "values_from_data"),
+      *("log_every", "checkpoint_every", "checkpoint_minutes", "checkpoints_to_keep"),
+      *("gif", "values_from_data"),
     ]
     record = {
       "agent": self.agent_name or getattr(self.builder_class, "__name__", "agent"),

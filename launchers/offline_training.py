@@ -71,6 +71,7 @@ class OfflineTrainer:
     self._evaluate = evaluate
     self._save = save
     self._clock = training.WallClock()
+    self._checkpoint_clock = training.CheckpointClock(schedule, steps=state.steps)
     self._last_return: Optional[float] = None
     # One entry a step since the last row of the log.
     self._metrics: list[Mapping[str, float]] = []
@@ -104,7 +105,7 @@ class OfflineTrainer:
         self._count_wall_time()
         self._last_return = self._evaluate()
         self._state.evaluated_at = steps
-      if steps > 0 and training.due(steps, schedule.checkpoint_every):
+      if self._checkpoint_clock.due(steps):
         self._count_wall_time()
         self._save()
     self._check_stop()

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 import dataclasses
+import errno
 import sys
 from typing import Any, Callable, Optional
 
@@ -9,6 +10,9 @@ from temper.launchers import command_line
 from temper.launchers.stopping import StopRequested
 from temper.utils import checkpointing
 from temper.utils import evaluation
+
+# Errors of the system that mean a full disk.
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 class SettingsError(ValueError):
@@ -58,6 +62,12 @@ def report(
     return command_line.refuse(error)
   except (TrainingFailed, checkpointing.CheckpointError, ImportError) as error:
     return command_line.fail(error)
+  except OSError as error:
+    if error.errno not in NO_ROOM:
+      raise
+    return command_line.fail(
+      TrainingFailed(f"The disk is full or over quota: {error}. Make room and start again.")
+    )
   if result.stop is not None:
     print(
       f"{result.stop} at step {result.steps:,}; all is saved in {result.checkpoint}.\n"

@@ -213,12 +213,12 @@ def environment_source(
   Returns:
     None if the record has no environment and none is given.
   """
-  if environment is None:
-    environment = record.get("environment", _NO_ENVIRONMENT)
-    if environment == _NO_ENVIRONMENT:
-      return None
+  named = str(record.get("environment", _NO_ENVIRONMENT))
+  if environment is None and named == _NO_ENVIRONMENT:
+    return None
   return EnvironmentSource(
-    environment, {**(record.get("environment_options") or {}), **(options or {})}
+    named if environment is None else environment,
+    {**(record.get("environment_options") or {}), **(options or {})},
   )
 
 

@@ -27,10 +27,11 @@ RUNNER_DEFAULTS = {
   "eval_every": 2_000,
   "log_every": 200,
   "checkpoint_every": 5_000,
+  "checkpoint_minutes": 0.0,
 }
 
 # Flags that are fields of the experiment as they are.
-_PASSED_ON = (*RUNNER_DEFAULTS, "seed", "fixed_start", "eval_episodes", "gif")
+_PASSED_ON = (*RUNNER_DEFAULTS, "seed", "fixed_start", "eval_episodes", "gif", "wandb_project")
 
 _EARLY_STOP_PATIENCE = 10
 
@@ -85,6 +86,13 @@ _FLAGS: Sequence[Flag] = (
     "checkpoint_every", "integer", None, 0, "Steps between checkpoints; 0 for one at the end only."
   ),
   Flag(
+    "checkpoint_minutes",
+    "float",
+    None,
+    0,
+    "Minutes between checkpoints, beside those by steps; 0 for none.",
+  ),
+  Flag(
     "early_stop_return",
     "float",
     None,
@@ -100,6 +108,7 @@ _FLAGS: Sequence[Flag] = (
     "Whether all training episodes begin in the one start state of the seed; those of evaluations "
     "vary in any case.",
   ),
+  Flag("wandb_project", "string", None, None, "Project of Weights & Biases to log to as well."),
   *environment_flags.FLAGS,
   Flag("gif", "boolean", True, None, "Whether to film an episode at the end."),
 )

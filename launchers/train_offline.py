@@ -29,10 +29,14 @@ RUNNER_DEFAULTS = {
   "eval_every": 1_000,
   "log_every": 100,
   "checkpoint_every": 2_000,
+  "checkpoint_minutes": 0.0,
 }
 
 # Flags that are fields of the experiment by the same names.
-_PASSED_ON = ("seed", "eval_episodes", "eval_episodes_training", "normalise_observations", "gif")
+_PASSED_ON = (
+  *("seed", "eval_episodes", "eval_episodes_training"),
+  *("normalise_observations", "gif", "wandb_project"),
+)
 
 _AUTO = "auto"
 _NONE = "none"
@@ -98,6 +102,14 @@ _FLAGS: Sequence[Flag] = (
   Flag("eval_episodes_training", "integer", 5, 1, "Episodes of each one while training."),
   Flag("log_every", "integer", None, 1, "Steps between rows of the learner's log."),
   Flag("checkpoint_every", "integer", None, 0, "Steps between checkpoints; 0 for one at the end."),
+  Flag(
+    "checkpoint_minutes",
+    "float",
+    None,
+    0,
+    "Minutes between checkpoints, beside those by steps; 0 for none.",
+  ),
+  Flag("wandb_project", "string", None, None, "Project of Weights & Biases to log to as well."),
   *environment_flags.FLAGS,
   Flag("gif", "boolean", True, None, "Whether to film an episode at the end."),
 )

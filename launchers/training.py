@@ -12,8 +12,11 @@ from acme.utils import loggers
 import dm_env
 import numpy as np
 
+from temper.launchers.callbacks import NO_CALLBACKS
+from temper.launchers.callbacks import CallbackList
 from temper.launchers.early_stop import REMEMBERED_RETURNS
 from temper.launchers.early_stop import EarlyStop
+from temper.utils import checks
 from temper.utils import run_loggers
 from temper.utils.progress import Progress
 from temper.utils.progress import rates_per_second
@@ -31,6 +34,7 @@ class RunState:
     learning_seconds: time in the learner.
     evaluated_at: environment steps at the last evaluation while training, -1 before the first.
     last_returns: those of the last training episodes, in time order.
+    begun_episodes: episodes that were begun, which decides the next one's start.
   """
 
   steps: int = 0
@@ -40,6 +44,11 @@ class RunState:
   learning_seconds: float = 0.0
   evaluated_at: int = -1
   last_returns: list[float] = dataclasses.field(default_factory=list)
+  begun_episodes: int = 0
+
+  def __post_init__(self) -> None:
+    # A checkpoint of an older version does not tell it.
+    self.begun_episodes = max(self.begun_episodes, self.episodes)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,12 +60,14 @@ class Schedule:
     log_every: between rows of the learner's log.
     evaluate_every: between evaluations.
     checkpoint_every: between checkpoints.
+    checkpoint_minutes: minutes between checkpoints, beside those of `checkpoint_every`.
   """
 
   total: int
   log_every: int
   evaluate_every: int
   checkpoint_every: int
+  checkpoint_minutes: float = 0.0
 
   def __post_init__(self) -> None:
     if self.total < 1:
@@ -65,6 +76,37 @@ class Schedule:
       value = getattr(self, name)
       if value < 0:
         raise ValueError(f"{name} is {value}; it must be a number of steps, or 0 for never.")
+    checks.number("checkpoint_minutes", self.checkpoint_minutes, minimum=0)
+
+
+class CheckpointClock:
+  """Tells when a checkpoint is due, by steps or by minutes since the last one."""
+
+  def __init__(self, schedule: Schedule, *, steps: int):
+    """Starts the clock.
+
+    Args:
+      schedule: of the run.
+      steps: of the run so far, of which there is a checkpoint already.
+    """
+    self._saved_at = steps
+    self._every = schedule.checkpoint_every
+    self._seconds = 60.0 * schedule.checkpoint_minutes
+    self._mark = time.monotonic()
+
+  def due(self, steps: int) -> bool:
+    """Whether a checkpoint is due after so many steps; if so, the minutes begin anew.
+
+    Args:
+      steps: of the run.
+    """
+    if steps == self._saved_at:
+      return False
+    late = self._seconds > 0 and time.monotonic() - self._mark >= self._seconds
+    if late or due(steps, self._every):
+      self._mark = time.monotonic()
+      return True
+    return False
 
 
 class WallClock:
@@ -104,6 +146,7 @@ class Trainer(core.Actor):
     evaluate: Callable[[], None],
     save: Callable[[], None],
     early_stop: Optional[EarlyStop] = None,
+    callbacks: CallbackList = NO_CALLBACKS,
   ):
     """Wires the loop.
 
@@ -118,6 +161,7 @@ class Trainer(core.Actor):
       evaluate: called when an evaluation is due.
       save: called when a checkpoint is due.
       early_stop: ends training before its steps are done; None never does.
+      callbacks: told of each episode.
     """
     self._agent = agent
     self._state = state
@@ -128,6 +172,10 @@ class Trainer(core.Actor):
     self._evaluate = evaluate
     self._save = save
     self._early_stop = early_stop
+    self._callbacks = callbacks
+    self._checkpoint_clock = CheckpointClock(schedule, steps=state.steps)
+    # The row of the step that a resume begins at was written before its checkpoint.
+    self._logged_at = state.steps
     self._loop = acme.EnvironmentLoop(
       environment, self, counter=counting.Counter(), logger=loggers.NoOpLogger()
     )
@@ -162,6 +210,7 @@ class Trainer(core.Actor):
 
   def observe_first(self, timestep: dm_env.TimeStep) -> None:
     """Tells the agent of an episode's first step."""
+    self._state.begun_episodes += 1
     self._agent.observe_first(timestep)
 
   def observe(self, action: np.ndarray, next_timestep: dm_env.TimeStep) -> None:
@@ -192,15 +241,16 @@ class Trainer(core.Actor):
 
   def _do_what_isdue(self) -> None:
     steps = self._state.steps
-    if steps > 0 and due(steps, self._schedule.log_every):
+    if steps != self._logged_at and due(steps, self._schedule.log_every):
       self._write_learner()
+      self._logged_at = steps
     finished = self._finished()
     # The end of a run evaluates and saves by itself, and more thoroughly.
     if not finished and due(steps, self._schedule.evaluate_every):
       if self._state.evaluated_at != steps:
         self._evaluate()
         self._state.evaluated_at = steps
-    if not finished and steps > 0 and due(steps, self._schedule.checkpoint_every):
+    if not finished and self._checkpoint_clock.due(steps):
       self._count_wall_time()
       self._save()
     self._check_stop()
@@ -215,16 +265,18 @@ class Trainer(core.Actor):
     episode_return = float(result["episode_return"])
     remembered = self._early_stop.remembered if self._early_stop else REMEMBERED_RETURNS
     self._state.last_returns = [*self._state.last_returns, episode_return][-remembered:]
+    length = int(result["episode_length"])
     self._log.write(
       "train",
       self._state.steps,
       {
         "episode": self._state.episodes,
         "episode_return": episode_return,
-        "episode_length": int(result["episode_length"]),
+        "episode_length": length,
         "wall_seconds": self._state.wall_seconds,
       },
     )
+    self._callbacks.on_episode(self._state.steps, self._state.episodes, episode_return, length)
 
   def _write_learner(self) -> None:
     metrics = self._agent.metrics()

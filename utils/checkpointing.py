@@ -63,8 +63,31 @@ class Checkpointer:
 
     Returns:
       The path of the checkpoint.
+
+    Raises:
+      CheckpointError: if it cannot be written, as on a full disk; names the path. The earlier
+        checkpoints are as they were.
     """
     import tensorflow as tf  # Only where tensors are: to list checkpoints is quick without it.
+
+    try:
+      return self._save(step, trackables, state, extra)
+    except (OSError, tf.errors.OpError) as error:
+      kept = self.paths()
+      raise CheckpointError(
+        f"The checkpoint of step {step} cannot be written to {self._directory}: {error}. "
+        f"{f'{kept[-1]} is whole' if kept else 'There is no earlier one'}; make room, or let the "
+        "folder be written to, and start again."
+      ) from error
+
+  def _save(
+    self,
+    step: int,
+    trackables: Mapping[str, Any],
+    state: Mapping[str, Any],
+    extra: Optional[Callable[[str], None]],
+  ) -> str:
+    import tensorflow as tf
 
     os.makedirs(self._directory, exist_ok=True)
     self._remove_leftovers()

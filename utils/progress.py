@@ -149,7 +149,7 @@ class Progress:
     self._spoken, self._spoken_step = time.monotonic(), self._step
     done = self._step - self._initial
     left = (self._spoken - self._begun) * _ratio(self._total - self._step, done)
-    left_text = tqdm.tqdm.format_interval(left)
+    left_text = tqdm.tqdm.format_interval(left) if done else "?"
     self.note(f"{self._unit} {self._step:,}/{self._total:,} · {left_text} left{self._summary}")
 
   def close(self) -> None:

@@ -60,7 +60,7 @@ def start_server(
   Raises:
     CheckpointError: if `restore_from` is given and is not, whole, what was saved.
   """
-  items = _check_saved(restore_from) if restore_from is not None else None
+  items = saved_items(restore_from) if restore_from is not None else None
   if scratch is None:
     scratch = tempfile.mkdtemp(prefix="temper_replay_")
   else:
@@ -90,10 +90,14 @@ def start_server(
     raise
 
 
-def _check_saved(directory: str) -> dict[str, int]:
-  """Returns the saved number of items by table, once all files are there at their full size.
+def saved_items(directory: str) -> dict[str, int]:
+  """Returns the number of items by table that `InProcessServer.save` wrote.
 
-  Reverb itself takes a missing or shortened file for the end of the data, or ends the process.
+  All files must be there at their full size: Reverb itself takes a missing or shortened one for the
+  end of the data, or ends the process.
+
+  Raises:
+    CheckpointError: if `directory` is not, whole, what was saved.
   """
   try:
     with open(os.path.join(directory, _MANIFEST), encoding="utf-8") as file:

@@ -1,12 +1,13 @@
 """What a run writes down as it goes: CSV files and TensorBoard events that survive a resume."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+import contextlib
 import csv
 import io
 import math
 import os
 import time
-from typing import Any, Optional
+from typing import Any, Optional, Protocol
 
 from tensorboard.compat.proto import event_pb2
 from tensorboard.compat.proto import summary_pb2
@@ -44,6 +45,15 @@ def _header(path: str) -> Optional[list[str]]:
   with open(path, encoding="utf-8", newline="") as file:
     line = file.readline()
   return next(csv.reader([line])) if line.endswith("\n") else None
+
+
+@contextlib.contextmanager
+def _errors_naming(path: str) -> Iterator[None]:
+  """Names the file in an error of writing, such as that of a full disk, which does not itself."""
+  try:
+    yield
+  except OSError as error:
+    raise OSError(error.errno, error.strerror, path) from error
 
 
 class CsvLog:
@@ -87,7 +97,7 @@ class CsvLog:
   def _rewrite(self, rows: Sequence[Mapping[str, Any]]) -> None:
     """Replaces the file by header and `rows`, in one rename so that no moment has half of it."""
     scratch = self._path + ".new"
-    with open(scratch, "w", encoding="utf-8", newline="") as file:
+    with _errors_naming(scratch), open(scratch, "w", encoding="utf-8", newline="") as file:
       if self._fields:
         writer = csv.DictWriter(file, self._fields, lineterminator="\n")
         writer.writeheader()
@@ -114,8 +124,9 @@ class CsvLog:
     line = io.StringIO()
     csv.DictWriter(line, self._fields, lineterminator="\n").writerow({**formatted, "step": step})
     # One write call a row, so that a kill can tear at most the last one.
-    self._file.write(line.getvalue())
-    self._file.flush()
+    with _errors_naming(self._path):
+      self._file.write(line.getvalue())
+      self._file.flush()
 
   @property
   def fields(self) -> Optional[Sequence[str]]:
@@ -123,8 +134,9 @@ class CsvLog:
     return self._fields
 
   def close(self) -> None:
-    """Closes the file."""
-    self._file.close()
+    """Closes the file; a row that could not be written was reported by `write`."""
+    with contextlib.suppress(OSError):
+      self._file.close()
 
 
 def _format(value: Any) -> str:
@@ -132,6 +144,19 @@ def _format(value: Any) -> str:
   if isinstance(value, str) or isinstance(value, int):
     return str(value)
   return f"{float(value):.7g}"
+
+
+class Sink(Protocol):
+  """Where the numbers of all files go, beside the CSV files."""
+
+  def write(self, step: int, prefix: str, row: Mapping[str, Any]) -> None:
+    """Takes a row's numbers as `prefix/name`."""
+
+  def flush(self) -> None:
+    """Puts what was written where it stays."""
+
+  def close(self) -> None:
+    """Ends it."""
 
 
 class TensorBoardLog:
@@ -225,10 +250,14 @@ class RunLog:
       last_step = resume_step - 1 if name == "evaluation" and evaluate_again else resume_step
       path = os.path.join(directory, f"{name}.csv")
       self._files[name] = CsvLog(path, resume_step=last_step, fields=fields)
-    self._tensorboard = TensorBoardLog(directory, resume_step=resume_step)
+    self._sinks: list[Sink] = [TensorBoardLog(directory, resume_step=resume_step)]
+
+  def add_sink(self, sink: "Sink") -> None:
+    """Sends everything that TensorBoard gets to one more place, which is closed with the rest."""
+    self._sinks.append(sink)
 
   def write(self, name: str, step: int, row: Mapping[str, Any]) -> None:
-    """Writes `row` to the CSV file `name` and to TensorBoard.
+    """Writes `row` to the CSV file `name`, to TensorBoard and to the other sinks.
 
     Args:
       name: one of the files.
@@ -242,7 +271,8 @@ class RunLog:
     else:
       file.write(step, row)
     prefix = f"{name}/{row['mode']}" if "mode" in row else name
-    self._tensorboard.write(step, prefix, row)
+    for sink in self._sinks:
+      sink.write(step, prefix, row)
 
   def write_evaluation(
     self, step: int, result: evaluation.EvaluationResult, wall_seconds: float
@@ -266,10 +296,12 @@ class RunLog:
 
   def flush(self) -> None:
     """Puts everything written so far on the disk."""
-    self._tensorboard.flush()
+    for sink in self._sinks:
+      sink.flush()
 
   def close(self) -> None:
     """Closes all files."""
     for file in self._files.values():
       file.close()
-    self._tensorboard.close()
+    for sink in self._sinks:
+      sink.close()

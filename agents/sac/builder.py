@@ -209,12 +209,7 @@ class SACBuilder(builder_lib.AgentBuilder[config_lib.SACConfig, networks_lib.SAC
     prioritised = config.prioritised_replay
     priority_writer = None
     if prioritised is not None:
-      if replay_client is None:
-        raise ValueError(
-          "prioritised_replay is set, but replay_client is None: new priorities could not be "
-          "written. Give the client, or set prioritised_replay=None."
-        )
-      priority_writer = prioritised_lib.PriorityWriter(replay_client, config.replay_table_name)
+      priority_writer = prioritised_lib.make_writer(replay_client, config.replay_table_name)
     make = optimizers.Adam
     with (strategy or tf.distribute.get_strategy()).scope():
       trained = networks.value_network or networks.critic_network

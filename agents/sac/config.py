@@ -113,9 +113,9 @@ class SACConfig:
     max_replay_size: transitions that replay holds at the most.
     samples_per_insert: transitions sampled per environment step that is added; None: as many as an
       update takes, which is one update per environment step.
-    sample_in_memory: whether the one-process agent samples from a copy of replay in its memory, which
-      takes a fraction of the time and depends on the seed alone. Prioritised replay, and large
-      observations such as images, are sampled from replay itself in any case.
+    sample_in_memory: whether the one-process agent samples from a copy of replay in its memory,
+      which takes a fraction of the time and depends on the seed alone. Prioritised replay, and
+      large observations such as images, are sampled from replay itself in any case.
     prioritised_replay: samples by TD error (Schaul 2015); None samples uniformly.
     replay_table_name: name of the replay table.
     variable_update_period: actor steps between fetches of variables, when the actor lives apart
@@ -195,6 +195,7 @@ class SACConfig:
       checks.layer_sizes(name, getattr(self, name))
     for name, allowed in (
       ("bootstrap_on_truncation", (True, False)),
+      ("sample_in_memory", (True, False)),
       ("squash_mean", (True, False, None)),
     ):
       # Text such as "False" would be taken for True.

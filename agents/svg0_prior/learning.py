@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, Optional, Union
 
-from acme import types
 from acme.utils import counting
 from acme.utils import loggers
 import reverb
@@ -14,6 +13,7 @@ import tree
 from temper.agents import learner as learner_lib
 from temper.agents import learner_steps
 from temper.agents import sequences
+from temper.agents.svg0_prior import batches
 from temper.agents.svg0_prior import losses
 from temper.utils import checks
 from temper.utils import optimizers
@@ -27,18 +27,6 @@ NEEDED_EXTRAS = {
   "log_prob": "the log density of each stored action under the policy that chose it, is needed. "
   "Let SVG0Actor collect the data: it writes log_prob."
 }
-
-
-class _Batch(NamedTuple):
-  """A batch of sequences, time-major."""
-
-  # Nest of [(T+1) B, ...], all sequences' first steps before the second ones.
-  observation: types.NestedTensor
-  action: tf.Tensor  # [(T+1) B, A]
-  r_t: tf.Tensor  # [T, B]
-  discount_t: tf.Tensor  # [T, B]
-  restart_t: tf.Tensor  # [T, B], whether the next step starts an episode.
-  behaviour_log_prob_tm1: tf.Tensor  # [T, B]
 
 
 class _Losses(NamedTuple):
@@ -200,7 +188,7 @@ class SVG0Learner(learner_lib.Learner):
     sequences.check_sample(
       sample, NEEDED_EXTRAS
     )  # While the graph is made: it costs later steps nothing.
-    batch = _to_time_major(sample, self._reward_scale)
+    batch = batches.make_batch(sample, self._reward_scale)
     with tf.GradientTape(persistent=True) as tape:
       result = self._losses(batch, seed, tape, self._importance_weights(sample))
     losses_by_network = {"critic": result.critic, "policy": result.policy}
@@ -244,12 +232,12 @@ class SVG0Learner(learner_lib.Learner):
 
   def _losses(
     self,
-    batch: _Batch,
+    batch: batches.Batch,
     seed: tf.Tensor,
     tape: tf.GradientTape,
     weights: Optional[tf.Tensor],
   ) -> _Losses:
-    num_pairs, batch_size = batch.restart_t.shape[0], _batch_size(batch.restart_t, axis=1)
+    num_pairs, batch_size = batch.restart_t.shape[0], sequences.batch_size(batch.restart_t, axis=1)
     outputs = self._evaluate_networks(batch, seed)
     split = lambda x: tf.reshape(x, [num_pairs + 1, batch_size])
 
@@ -312,7 +300,7 @@ class SVG0Learner(learner_lib.Learner):
       metrics=metrics,
     )
 
-  def _evaluate_networks(self, batch: _Batch, seed: tf.Tensor) -> Any:
+  def _evaluate_networks(self, batch: batches.Batch, seed: tf.Tensor) -> Any:
     # The namedtuple's fields depend on the prior and the estimator.
     # The networks carry no state, so all T+1 steps are one batch: the graph does not grow with T.
     core = svg0_utils.OnlineTargetPiQ(
@@ -337,7 +325,7 @@ class SVG0Learner(learner_lib.Learner):
 
   def _mean_target_q(
     self,
-    batch: _Batch,
+    batch: batches.Batch,
     samples: tf.Tensor,
     tape: tf.GradientTape,
     *,
@@ -348,9 +336,9 @@ class SVG0Learner(learner_lib.Learner):
 
     The samples are `[S, (T+1) B, A]`; T steps of them are used, from `first_step` on.
     """
-    num_pairs, batch_size = batch.r_t.shape[0], _batch_size(batch.r_t, axis=1)
+    num_pairs, batch_size = batch.r_t.shape[0], sequences.batch_size(batch.r_t, axis=1)
     # Rows are time-major, so T consecutive steps are consecutive rows.
-    rows = lambda x, axis: _rows(x, first_step * batch_size, num_pairs * batch_size, axis)
+    rows = lambda x, axis: batches.rows(x, first_step * batch_size, num_pairs * batch_size, axis)
     values = sampled_values.sampled_values(
       self._target_critic,
       tree.map_structure(lambda x: rows(x, 0), batch.observation),
@@ -360,40 +348,3 @@ class SVG0Learner(learner_lib.Learner):
       block_rows=self._sample_block_rows,
     )
     return tf.reshape(tf.reduce_mean(values, axis=0), [num_pairs, -1])
-
-
-def _to_time_major(sample: reverb.ReplaySample, reward_scale: float) -> _Batch:
-  data = sample.data
-  length, batch_size = data.reward.shape[1], _batch_size(data.reward, axis=0)
-  # One gather of rows, since transposing each tensor costs more than all else that is done to it
-  # here.
-  order = tf.reshape(
-    tf.transpose(tf.reshape(tf.range(batch_size * length), [batch_size, length])), [-1]
-  )
-  by_row = lambda x: tf.gather(snt.merge_leading_dims(x, 2), order)
-  by_step = lambda x: tf.reshape(by_row(x), [length, batch_size])
-  return _Batch(
-    observation=tree.map_structure(by_row, data.observation),
-    action=tf.cast(by_row(data.action), tf.float32),
-    r_t=reward_scale * tf.cast(by_step(data.reward)[:-1], tf.float32),
-    discount_t=tf.cast(by_step(data.discount)[:-1], tf.float32),
-    restart_t=by_step(data.start_of_episode)[1:],
-    behaviour_log_prob_tm1=tf.cast(by_step(data.extras["log_prob"])[:-1], tf.float32),
-  )
-
-
-def _batch_size(x: tf.Tensor, axis: int) -> Union[int, tf.Tensor]:
-  """Returns the size of an axis, as a number where it is known: the graph is then cut to it."""
-  return tf.shape(x)[axis] if x.shape[axis] is None else x.shape[axis]
-
-
-def _rows(
-  x: tf.Tensor, begin: Union[int, tf.Tensor], size: Union[int, tf.Tensor], axis: int
-) -> tf.Tensor:
-  """Cuts `size` rows along an axis."""
-  starts = [begin if i == axis else 0 for i in range(x.shape.rank)]
-  sizes = [size if i == axis else -1 for i in range(x.shape.rank)]
-  cut = tf.slice(x, starts, sizes)
-  # Without a known size TensorFlow forgets the other axes' sizes too.
-  cut.set_shape([*x.shape[:axis], size if isinstance(size, int) else None, *x.shape[axis + 1 :]])
-  return cut

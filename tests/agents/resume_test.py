@@ -1,8 +1,8 @@
 """A learner that is interrupted anywhere and resumed learns bit for bit as if it never had been."""
 
 from acme import specs
-from acme.adders import reverb as reverb_adders
 from acme import types
+from acme.adders import reverb as reverb_adders
 from acme.utils import counting
 from learner_probes import Log
 import numpy as np
@@ -81,8 +81,7 @@ _CASES = {
   "svg0, three stages, prioritised": lambda: _svg0(
     entropy_estimator="pathwise", temperature=_THREE_STAGE, prioritised_replay=_PRIORITISED
   ),
-  "crr, recurrent": lambda: _crr(),
-  "crr, gradient": lambda: _crr(temperature=_GRADIENT),
+  "crr, recurrent, gradient": lambda: _crr(temperature=_GRADIENT),
   "sac, twin target, gradient, prioritised": lambda: _sac(
     "twin_target",
     temperature=_GRADIENT,

@@ -13,7 +13,6 @@ from temper.launchers import collect
 from temper.launchers import collection
 from temper.launchers import episode_sources
 from temper.launchers import stopping
-from temper.launchers import train
 from temper.utils import datasets
 
 _PENDULUM = "gym:Pendulum-v1"
@@ -144,15 +143,7 @@ def test_an_agent_learns_and_its_episodes_are_recorded(tmp_path, monkeypatch):
   assert learnt[0] > 0
 
 
-@pytest.fixture(scope="module", name="run_folder")
-def _run_folder(tmp_path_factory):
-  folder = str(tmp_path_factory.mktemp("run") / "run")
-  words = ["--steps=60", "--eval_every=0", "--eval_episodes=1", "--nogif", *_TINY]
-  assert train.run(["temper train", f"--directory={folder}", *words]) == 0
-  return folder
-
-
-def test_a_runs_policy_is_played(run_folder, tmp_path):
+def test_a_runs_policy_is_played(pendulum_run, tmp_path):
   played = {}
   for name, words in {
     "mean": ["--eval_policy=mean"],
@@ -161,7 +152,7 @@ def test_a_runs_policy_is_played(run_folder, tmp_path):
     "boltzmann": ["--eval_policy=boltzmann", "--num_action_samples=4", "--beta=0"],
   }.items():
     path = f"{tmp_path}/{name}.npz"
-    assert _collect(f"--output={path}", f"--run={run_folder}", "--steps=40", *words) == 0
+    assert _collect(f"--output={path}", f"--run={pendulum_run}", "--steps=40", *words) == 0
     dataset = datasets.open_dataset(path)
     assert dataset.environment_name == _PENDULUM
     played[name] = dataset.read(0).action[:, 0]
@@ -172,15 +163,15 @@ def test_a_runs_policy_is_played(run_folder, tmp_path):
   assert not np.array_equal(played["boltzmann"], played["mean"])
 
 
-def test_the_newest_or_a_given_checkpoint_is_taken(run_folder, tmp_path, capsys):
-  newest = f"{run_folder}/checkpoints/step_60"
+def test_the_newest_or_a_given_checkpoint_is_taken(pendulum_run, tmp_path, capsys):
+  newest = f"{pendulum_run}/checkpoints/step_60"
   actions = []
   for name, words in {"a": [], "b": [f"--checkpoint={newest}"]}.items():
     path = f"{tmp_path}/{name}.npz"
-    assert _collect(f"--output={path}", f"--run={run_folder}", "--steps=5", *words) == 0
+    assert _collect(f"--output={path}", f"--run={pendulum_run}", "--steps=5", *words) == 0
     actions.append(datasets.open_dataset(path).read(0).action)
   np.testing.assert_array_equal(*actions)
-  words = [f"--run={run_folder}", "--steps=5", f"--checkpoint={run_folder}/checkpoints/step_7"]
+  words = [f"--run={pendulum_run}", "--steps=5", f"--checkpoint={pendulum_run}/checkpoints/step_7"]
   assert _collect(f"--output={tmp_path}/c.npz", *words) == 2
   assert "step_7" in capsys.readouterr().err and not os.path.exists(tmp_path / "c.npz")
 

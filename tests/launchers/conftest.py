@@ -47,6 +47,7 @@ def pendulum_run(tmp_path_factory):
       f"--directory={folder}",
       "--steps=60",
       "--checkpoint_every=30",
+      "--log_every=20",
       "--eval_every=0",
       "--eval_episodes=2",
       "--nogif",

@@ -88,6 +88,7 @@ def test_a_run_stops_at_its_exact_step_and_leaves_a_checkpoint_of_it(finished):
 def test_a_run_leaves_every_artefact_where_it_was_told_to(finished):
   directory, result = finished
   assert sorted(os.listdir(directory)) == [
+    "best",
     "checkpoints",
     "config.json",
     "episode.gif",
@@ -106,7 +107,7 @@ def test_a_run_leaves_every_artefact_where_it_was_told_to(finished):
   with open(paths["result"], encoding="utf-8") as file:
     assert json.load(file) == json.loads(json.dumps(result.summary))
   with Image.open(paths["episode"]) as film:
-    assert film.width == 64
+    assert film.width == 160  # Widened, so that the caption fits.
 
 
 def test_the_logs_agree_with_the_counts(finished):

@@ -109,7 +109,7 @@ def test_a_run_leaves_every_artefact_where_it_was_told_to(finished, point_mass_f
   with open(paths["result"], encoding="utf-8") as file:
     assert json.load(file) == json.loads(json.dumps(result.summary))
   with Image.open(paths["episode"]) as film:
-    assert film.width == 64
+    assert film.width == 160  # Widened, so that the caption fits.
 
 
 def test_the_support_is_set_from_the_data_and_kept_in_the_config(finished):

@@ -57,9 +57,7 @@ def test_objects_of_ones_own_are_left_at_their_defaults():
 
 
 def test_fields_and_values_of_another_version_are_refused():
-  with pytest.raises(
-    ValueError, match=r"no fields \['depth', 'width'\]: the run is of an"
-  ):
+  with pytest.raises(ValueError, match=r"no fields \['depth', 'width'\]: the run is of an"):
     recorded_config.from_record(crr.CRRConfig, {"width": 3, "depth": 2})
   with pytest.raises(ValueError, match="refuses what the run was made with.*policy_head"):
     recorded_config.from_record(crr.CRRConfig, {"policy_head": "cauchy"})

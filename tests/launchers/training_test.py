@@ -179,6 +179,38 @@ def test_resuming_goes_on_from_the_counts_and_evaluates_nothing_twice():
   assert state.wall_seconds > 50.0
 
 
+def test_what_was_logged_and_saved_before_a_resume_is_not_again():
+  state = training.RunState(steps=30, episodes=3, evaluated_at=30)
+  _, _, log, events = _train(10, 60, state=state, log_every=10, checkpoint_every=10)
+  assert [step for name, step, _ in log.rows if name == "speed"] == [40, 50, 60]
+  assert [step for event, step in events if event == "save"] == [40, 50]
+
+
+def test_a_checkpoint_is_due_by_steps_or_by_minutes(monkeypatch):
+  now = 0.0
+  monkeypatch.setattr(training.time, "monotonic", lambda: now)
+  schedule = training.Schedule(
+    total=100, log_every=0, evaluate_every=0, checkpoint_every=10, checkpoint_minutes=2.0
+  )
+  clock = training.CheckpointClock(schedule, steps=0)
+  assert not clock.due(0) and not clock.due(9) and clock.due(10)
+  now = 119.0
+  assert not clock.due(11)
+  now = 120.0
+  assert clock.due(12) and not clock.due(13)
+  # One by steps puts off the one by minutes.
+  now = 239.0
+  assert clock.due(20)
+  now = 241.0
+  assert not clock.due(21)
+
+
+def test_the_episodes_that_were_begun_are_counted():
+  _, state, _, _ = _train(10, 25)
+  assert state.begun_episodes == 3 and state.episodes == 2
+  assert training.RunState(steps=50, episodes=5).begun_episodes == 5
+
+
 def test_an_evaluation_that_was_broken_off_is_made_up_for():
   state = training.RunState(steps=30, evaluated_at=20)
   _, _, _, events = _train(10, 40, state=state, evaluate_every=10)
@@ -198,6 +230,7 @@ def test_a_run_that_has_its_steps_does_nothing():
     ({"total": 0}, "steps is 0"),
     ({"evaluate_every": -1}, "evaluate_every is -1"),
     ({"checkpoint_every": -5}, "checkpoint_every is -5"),
+    ({"checkpoint_minutes": -1.0}, "checkpoint_minutes is -1"),
   ],
 )
 def test_schedules_that_make_no_sense_are_refused(changes, message):

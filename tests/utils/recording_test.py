@@ -201,3 +201,19 @@ def test_an_mp4_gets_even_frames_and_holds_the_last(monkeypatch, tmp_path):
   assert sent[0].shape == (32, 22, 3)
   assert [frame[0, 0, 0] for frame in sent] == [1, 2, 3] + 10 * [3]
   assert [entry.name for entry in tmp_path.iterdir()] == ["episode.mp4"]
+
+
+def test_an_mp4_is_read_back(tmp_path):
+  ffmpeg = pytest.importorskip("imageio_ffmpeg", reason="the extra `video` is not installed")
+  frames, _ = recording.record_episode(_Painted(9, (61, 161)), _Still(), seed=0)
+  path = str(tmp_path / "episode.mp4")
+  recording.write_film(frames, path, frames_per_second=10)
+  reader = ffmpeg.read_frames(path)
+  facts = next(reader)
+  assert facts["fps"] == 10 and facts["codec"] == "h264"
+  width, height = facts["size"]
+  assert width == 162 and height % 2 == 0
+  shown = [np.frombuffer(data, np.uint8).reshape(height, width, 3) for data in reader]
+  assert len(shown) == 10 + 10
+  blue = shown[0][30, 80].astype(int)
+  assert np.abs(blue - [0, 0, 200]).max() < 25

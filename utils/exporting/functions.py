@@ -50,7 +50,8 @@ class Input:
   @property
   def full_shape(self) -> tuple[Optional[int], ...]:
     """The shape with the batch axis, whose size is unknown."""
-    return self.shape if self.kind is InputKind.SEED else (None, *self.shape)
+    batch: tuple[Optional[int], ...] = () if self.kind is InputKind.SEED else (None,)
+    return batch + self.shape
 
 
 @dataclasses.dataclass(frozen=True)

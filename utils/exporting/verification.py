@@ -12,7 +12,7 @@ from temper.utils.exporting.functions import PolicyFunction
 from temper.utils.exporting.loading import Arrays
 from temper.utils.exporting.loading import LoadedPolicy
 
-# Of numbers about one, and relative to larger ones.
+# Relative to `1 + |x|`.
 TOLERANCE = 1e-5
 
 
@@ -31,14 +31,6 @@ def example_inputs(function: PolicyFunction, batch_size: int, seed: int = 0) -> 
   return {name: _draw(given, batch_size, random) for name, given in function.inputs.items()}
 
 
-def difference(found: np.ndarray, wanted: np.ndarray) -> float:
-  """Returns the largest `|found - wanted| / (1 + |wanted|)`; infinite where only one is finite."""
-  found, wanted = np.asarray(found, np.float64), np.asarray(wanted, np.float64)
-  if found.shape != wanted.shape or not np.isfinite(found).all():
-    return float("inf")
-  return float(np.max(np.abs(found - wanted) / (1.0 + np.abs(wanted)), initial=0.0))
-
-
 def verify(functions: Sequence[PolicyFunction], directory: str, batch_size: int = 64) -> float:
   """Runs what was exported beside what it was made of.
 
@@ -48,7 +40,7 @@ def verify(functions: Sequence[PolicyFunction], directory: str, batch_size: int 
     batch_size: on how many examples; on one alone too.
 
   Returns:
-    The largest difference, see `difference`.
+    The largest difference of an output, relative to `1 + |x|` for the largest x of that output.
 
   Raises:
     ExportError: if a difference is above `TOLERANCE`, which names the function and the output.
@@ -57,13 +49,17 @@ def verify(functions: Sequence[PolicyFunction], directory: str, batch_size: int 
   loaded = LoadedPolicy(directory)
   largest = 0.0
   for function in functions:
+    scales: dict[str, float] = {}
     for size in (batch_size, 1):
       inputs = example_inputs(function, size)
       wanted = function.concrete(**{name: tf.constant(x) for name, x in inputs.items()})
       found = loaded.functions[function.name](**inputs)
-      for name, value in wanted.items():
-        off = difference(found[name], value.numpy())
-        if off > TOLERANCE:
+      for name, tensor in wanted.items():
+        value = tensor.numpy().astype(np.float64)
+        scale = scales.setdefault(name, 1.0 + float(np.abs(value).max()))
+        off = float(np.abs(found[name].astype(np.float64) - value).max()) / scale
+        # Not NaN either.
+        if not off <= TOLERANCE:
           raise ExportError(
             f"The function {function.name!r} in {directory} returns another {name} than the agent, "
             f"by {off:.1e}; up to {TOLERANCE:g} is rounding. It is not to be used. Export it in "

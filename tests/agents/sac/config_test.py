@@ -114,7 +114,7 @@ def test_a_bad_value_is_named(variant, field, value):
   assert str(error.value).startswith(f"{field} is {value!r}; it must ")
 
 
-@pytest.mark.parametrize("field", ["bootstrap_on_truncation", "squash_mean"])
+@pytest.mark.parametrize("field", ["bootstrap_on_truncation", "sample_in_memory", "squash_mean"])
 def test_a_switch_is_true_or_false(field):
   # Text such as "False" would be taken for True.
   with pytest.raises(ValueError, match=f"{field} is 'False'; it must be True or False"):
