@@ -24,7 +24,7 @@ offline:  ## Record data, learn from it offline, compare: STUDY=modes|memory SEE
 
 test:  ## Run the tests; ARGS='-k replay' goes to pytest
 	@requirements/setup.sh dev
-	$(PY) -m pytest $(ARGS)
+	$(PY) -m pytest --numprocesses=auto --dist=loadfile $(ARGS)
 
 check: typing  ## Lint, format check, types
 	@requirements/setup.sh dev

@@ -31,6 +31,8 @@ _DATASETS = [
   # Newer ones are generated for a protobuf that TensorFlow 2.12 cannot use.
   "tensorflow-metadata<1.18",
 ]
+# To write policies as ONNX, and to run them.
+_ONNX = ["onnx>=1.16,<1.18", "onnxruntime>=1.17", "tf2onnx>=1.16"]
 
 setuptools.setup(
   name="temper-rl",
@@ -77,7 +79,8 @@ setuptools.setup(
     "dm_control": _DM_CONTROL,
     "plots": _PLOTS,
     "datasets": _DATASETS,
-    "all": _GYM + _DM_CONTROL + _PLOTS + _DATASETS,
+    "onnx": _ONNX,
+    "all": _GYM + _DM_CONTROL + _PLOTS + _DATASETS + _ONNX,
   },
   entry_points={"console_scripts": ["temper = temper.launchers.main:main"]},
 )

@@ -1,12 +1,11 @@
 """Times exported policies beside the agent's own actor, and prints a table for docs/export.md.
 
-All forms run in this process with the same number of threads, in turn. What is timed is a whole
-call: NumPy arrays in, NumPy arrays out.
+All forms run in this process, in turn, with one thread unless more are asked for. What is timed is
+a whole call: NumPy arrays in, NumPy arrays out.
 """
 
 from collections.abc import Mapping, Sequence
 import os
-import statistics
 import sys
 import tempfile
 import time
@@ -28,7 +27,9 @@ _LEAST_SECONDS = 0.05
 
 _FLAGS: Sequence[Flag] = (
   Flag("formats", "string", "savedmodel,onnx,tflite", None, "Which formats to time."),
-  Flag("rounds", "integer", 7, 1, "Rounds: in each, every form is timed once, in turn."),
+  Flag(
+    "rounds", "integer", 7, 1, "Rounds: in each, every form is timed once; the quickest counts."
+  ),
 )
 
 
@@ -79,7 +80,7 @@ def rows(formats: Sequence[str], rounds: int, check_stop: Callable[[], None] = l
 
   Args:
     formats: values of `ExportFormat`.
-    rounds: how often each form is timed; the median is told.
+    rounds: how often each form is timed; the quickest is told.
     check_stop: called before each row.
   """
   from temper.launchers import export_cases
@@ -157,13 +158,13 @@ def _tensors(acted: Any) -> tuple[Any, Any]:
 
 
 def _time_in_turn(calls: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
-  """Returns the median seconds of a call."""
+  """Returns the seconds of a call in the round that was disturbed least."""
   repetitions = {name: _repetitions(call) for name, call in calls.items()}
   seconds: dict[str, list[float]] = {name: [] for name in calls}
   for _ in range(rounds):
     for name, call in calls.items():
       seconds[name].append(_time(call, repetitions[name]))
-  return {name: statistics.median(values) for name, values in seconds.items()}
+  return {name: min(values) for name, values in seconds.items()}
 
 
 def _repetitions(call: Callable[[], Any]) -> int:

@@ -79,6 +79,7 @@ def test_wheel_metadata(wheel):
     "dm-control",
     "plots",
     "datasets",
+    "onnx",
     "all",
   }
   needed = metadata.get_all("Requires-Dist")

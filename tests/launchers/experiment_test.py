@@ -211,7 +211,7 @@ class _Poisoned(fakes.PointMass):
 
 def test_a_faulty_environment_is_named_and_the_last_good_checkpoint_stays(tmp_path):
   config = _experiment(tmp_path, environment=_Poisoned, eval_every=0, steps=1_000)
-  with pytest.raises(outcomes.TrainingFailed, match="step 11 of its episode 8: .*reward nan") as e:
+  with pytest.raises(outcomes.TrainingFailed, match="step 11 of its episode 9: .*reward nan") as e:
     experiment.run_experiment(config)
   assert os.path.join("checkpoints", "step_100") in str(e.value)
   assert os.listdir(tmp_path / "checkpoints") == ["step_100"]

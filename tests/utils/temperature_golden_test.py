@@ -25,8 +25,8 @@ _VARIANTS = {
 
 
 def _load_cases():
-  for name in ("tf", "scheduled"):
-    with gzip.open(os.path.join(_GOLDEN, f"entropy_target_{name}.json.gz")) as file:
+  for name in ("entropy_target_tf.json.gz", "entropy_target_scheduled.json.gz"):
+    with gzip.open(os.path.join(_GOLDEN, name)) as file:
       for i, case in enumerate(json.load(file)["cases"]):
         yield pytest.param(case, id=f"{i}-{case['variant']}-{case['series']}")
 

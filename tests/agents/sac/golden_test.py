@@ -66,8 +66,8 @@ class Replica:
   """The networks of a reference, with its weights, and learners that share them."""
 
   def __init__(self, name, dtype, *, temperature_config, learning_rate, **policy_options):
-    self.data, self.dtype = np.load(_FOLDER / f"sac_{name}.npz"), dtype
-    with_value = name == "value_network"
+    self.data, self.dtype = np.load(_FOLDER / name), dtype
+    with_value = name == "sac_value_network.npz"
     identity = lambda x: x
     self.policy = NoisyPolicy(seed=0, **policy_options)
     self.networks = networks_lib.SACNetworks(
@@ -144,7 +144,7 @@ def _action_spec():
 def test_four_updates_with_a_value_network(dtype, tolerance):
   config = TemperatureConfig(initial_alpha=1.0, learning_rate=3e-4, loss="alpha")
   replica = Replica(
-    "value_network",
+    "sac_value_network.npz",
     dtype,
     temperature_config=config,
     learning_rate=3e-4,
@@ -169,7 +169,7 @@ def test_four_updates_with_a_value_network(dtype, tolerance):
 @pytest.mark.parametrize("dtype,tolerance", _PRECISION, ids=["float64", "float32"])
 def test_four_updates_with_twin_targets_weights_and_clipping(dtype, tolerance):
   config = TemperatureConfig(initial_alpha=0.2, learning_rate=1e-3, loss="log_alpha")
-  replica = Replica("twin_target", dtype, temperature_config=config, learning_rate=1e-3)
+  replica = Replica("sac_twin_target.npz", dtype, temperature_config=config, learning_rate=1e-3)
   prioritised = prioritised_replay.PrioritisedReplay(min_priority=1e-12)
   for index in range(4):
     options = {}
