@@ -32,7 +32,7 @@ _DATASETS = [
   "tensorflow-metadata<1.18",
 ]
 # To write policies as ONNX, and to run them.
-_ONNX = ["onnx>=1.16,<1.18", "onnxruntime>=1.17", "tf2onnx>=1.16"]
+_ONNX = ["onnx>=1.16", "onnxruntime>=1.17", "tf2onnx>=1.16"]
 
 setuptools.setup(
   name="temper-rl",

@@ -90,6 +90,7 @@ class AgentBuilder(abc.ABC, Generic[Config, Networks]):
   def make_adder(
     self,
     replay_client: reverb.Client,
+    *,
     priority: Optional[Callable[[], float]] = None,
     row_store: Optional[replay_row_store.RowStore] = None,
   ) -> adders.Adder:

@@ -98,6 +98,7 @@ class Learner(acme.Learner, abc.ABC):
         and online variables do not pair.
     """
     checks.integer("updates_per_step", updates_per_step, minimum=1)
+    checks.integer("target_update_period", target_update_period, minimum=1, optional=True)
     if target_update_period and target_update_period % updates_per_step:
       raise ValueError(
         f"target_update_period is {target_update_period} and updates_per_step {updates_per_step}; "

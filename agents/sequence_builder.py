@@ -101,6 +101,7 @@ class SequenceBuilder(builder_lib.AgentBuilder[builder_lib.Config, builder_lib.N
   def make_adder(
     self,
     replay_client: reverb.Client,
+    *,
     priority: Optional[Callable[[], float]] = None,
     row_store: Optional[replay_row_store.RowStore] = None,
   ) -> adders.Adder:

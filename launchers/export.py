@@ -159,12 +159,14 @@ def _export(
   exporting.write(
     functions, output, export_format, {**saved.record, "step": saved.step, **networks.facts()}
   )
-  off = exporting.verify(functions, output)
+  verified = exporting.verify(functions, output)
   print(f"{saved.title}, step {saved.step:,}, as {export_format.value} in {output}:")
   for function in functions:
     outputs = ", ".join(sorted(function.concrete.structured_outputs))
     print(f"  {function.name}: {', '.join(function.inputs)} -> {outputs}")
-  print(f"Each was run beside the agent; the largest difference is {off:.1e}.")
+  print(f"Each was run beside the agent; the largest difference is {verified.largest:.1e}.")
+  if verified.edges:
+    print(f"In {verified.edges} rows a choice was on an edge, and fell to the other side of it.")
   print(f"{os.path.join(output, exporting.METADATA_FILE)} says what goes in and comes out.")
 
 

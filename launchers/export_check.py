@@ -85,50 +85,61 @@ def _run(argv: Sequence[str], stop: stopping.StopSignal) -> int:
 
 
 def _check(formats: Sequence[str], count: int, seed: int, stop: stopping.StopSignal) -> int:
-  from temper.launchers import export_cases
-  from temper.launchers import export_references
-  from temper.utils import exporting
   from temper.utils.exporting import verification
 
   largest = 0.0
-  with tempfile.TemporaryDirectory() as scratch:
-    for export_format in formats:
+  for package in sorted({_RUNTIMES[name] for name in formats}):
+    with tempfile.TemporaryDirectory() as scratch:
       folders = {}
-      print(f"{export_format}: exporting {len(export_cases.CASES)} policies", flush=True)
-      for name, make in export_cases.CASES.items():
-        stop.check()
-        folder = os.path.join(scratch, export_format, re.sub(r"\W+", "_", name))
-        os.makedirs(folder)
-        export_references.export_with_references(
-          make(),
-          export_cases.CHOICES,
-          exporting.ExportFormat(export_format),
-          folder,
-          count=count,
-          singles=count,
-          seed=seed,
-        )
-        folders[folder] = name
-      package = _RUNTIMES[export_format]
-      print(f"{export_format}: making an environment with {package} alone", flush=True)
+      for name in formats:
+        if _RUNTIMES[name] == package:
+          folders.update(_export_all(name, scratch, count, seed, stop))
+      print(f"making an environment with {package} alone", flush=True)
       with clean_environment(package) as python:
         stop.check()
-        print(f"{export_format}: running them there, {count:,} observations", flush=True)
+        print(f"running {len(folders)} policies there, {count:,} observations", flush=True)
         report = run_worker(python, list(folders))
-      found = sorted(FOREIGN & set(report["modules"]))
-      if found:
-        raise CheckError(f"The environment of {package} is not clean: it has {', '.join(found)}.")
-      for folder, differences in report["differences"].items():
-        for function, off in differences.items():
-          print(f"{export_format:11} {folders[folder]:26} {function:22} {off:.1e}", flush=True)
-          largest = max(largest, off)
+    found = sorted(FOREIGN & set(report["modules"]))
+    if found:
+      raise CheckError(f"The environment of {package} is not clean: it has {', '.join(found)}.")
+    for folder, differences in report["differences"].items():
+      for function, off in differences.items():
+        print(f"{folders[folder]:38} {function:22} {off:.1e}", flush=True)
+        largest = max(largest, off)
   allowed = verification.TOLERANCE
   verdict = "matches the actor" if largest <= allowed else "DIFFERS from the actor"
   print(
     f"{verdict}: largest difference {largest:.1e} on {count:,} observations, allowed {allowed:g} "
-    "of numbers about one, and relative to larger ones."
+    "of numbers about one, and relative to larger ones"
   )
   return 0 if largest <= allowed else 1
+
+
+def _export_all(
+  export_format: str, scratch: str, count: int, seed: int, stop: stopping.StopSignal
+) -> dict[str, str]:
+  """Exports all cases in a format; returns what each folder holds."""
+  from temper.launchers import export_cases
+  from temper.launchers import export_references
+  from temper.utils import exporting
+
+  print(f"exporting {len(export_cases.CASES)} policies as {export_format}", flush=True)
+  folders = {}
+  for name, make in export_cases.CASES.items():
+    stop.check()
+    folder = os.path.join(scratch, export_format, re.sub(r"\W+", "_", name))
+    os.makedirs(folder)
+    export_references.export_with_references(
+      make(),
+      export_cases.CHOICES,
+      exporting.ExportFormat(export_format),
+      folder,
+      count=count,
+      singles=count,
+      seed=seed,
+    )
+    folders[folder] = f"{export_format:11} {name}"
+  return folders
 
 
 @contextlib.contextmanager

@@ -112,6 +112,7 @@ class SACBuilder(builder_lib.AgentBuilder[config_lib.SACConfig, networks_lib.SAC
   def make_adder(
     self,
     replay_client: reverb.Client,
+    *,
     priority: Optional[Callable[[], float]] = None,
     row_store: Optional[replay_row_store.RowStore] = None,
   ) -> adders.Adder:

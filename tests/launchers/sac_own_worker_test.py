@@ -16,7 +16,7 @@ def _steps(monkeypatch):
   small = {"BATCH_SIZE": 4, "LAYER_SIZES": (8,), "TRANSITIONS": 100, "UNIFORM_STEPS": 12}
   for name, value in small.items():
     monkeypatch.setattr(sac_peer_worker, name, value)
-  monkeypatch.setattr(sac_peer_worker, "UNITS", {"updates": 3, "value_network": 3, "loop": 10})
+  monkeypatch.setattr(sac_peer_worker, "UNITS", {"updates": 30, "value_network": 30, "loop": 10})
   steps = []
   step = learning.SACLearner.step
   monkeypatch.setattr(
@@ -30,7 +30,7 @@ def test_a_unit_is_so_many_updates(steps, work):
   do_unit = sac_own_worker.make_updates(work)
   do_unit()
   do_unit()
-  assert steps[-1] == 6
+  assert steps[-1] == 60
 
 
 def test_a_unit_of_the_loop_is_so_many_steps_with_an_update_each(steps, monkeypatch):

@@ -110,7 +110,7 @@ def test_a_full_disk_leaves_the_previous_one(tmp_path, monkeypatch):
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
   monkeypatch.setattr(os, "fsync", full)
-  with pytest.raises(OSError, match="No space left"):
+  with pytest.raises(checkpointing.CheckpointError, match="step 2 .*No space left"):
     checkpointer.save(2, {"x": tf.Variable(2)}, {})
   monkeypatch.undo()
   assert _names(tmp_path) == ["step_1"]

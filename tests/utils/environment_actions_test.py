@@ -149,3 +149,14 @@ def test_nan_is_named():
   mapping = ActionMapping(_spec(0, 1, (2,)))
   with pytest.raises(ValueError, match=r"holds NaN: \[0.5 nan\]"):
     mapping.to_environment(np.array([0.5, np.nan]))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32])
+def test_in_float32_actions_stay_within_their_bounds(dtype):
+  low, high = np.array([-3, 0.1, -100], dtype), np.array([3, 7.3, 200], dtype)
+  mapping = ActionMapping(specs.BoundedArray((3,), dtype, low, high))
+  canonical = np.random.default_rng(0).uniform(-1.2, 1.2, (500, 3)).astype(np.float32)
+  action = mapping.to_environment(tf.constant(canonical), in_float32=True).numpy()
+  assert action.dtype == (np.float32 if dtype == np.float64 else dtype)
+  assert (action.astype(np.float64) >= low).all() and (action.astype(np.float64) <= high).all()
+  np.testing.assert_allclose(action, mapping.to_environment(canonical), rtol=1e-5, atol=2e-5)

@@ -9,9 +9,9 @@ from temper.utils import replay_row_store
 from temper.utils import replay_rows
 
 
-def _rows(observation=specs.Array((2,), np.float32)):
+def _rows(observation=None):
   spec = specs.EnvironmentSpec(
-    observations=observation,
+    observations=observation or specs.Array((2,), np.float32),
     actions=specs.BoundedArray((1,), np.float32, -1.0, 1.0),
     rewards=specs.Array((), np.float32),
     discounts=specs.BoundedArray((), np.float32, 0.0, 1.0),
@@ -21,8 +21,9 @@ def _rows(observation=specs.Array((2,), np.float32)):
 
 def _fill(store, rows, numbers):
   for number in numbers:
-    full = lambda size: np.full(size, number, np.float32)
-    store.append(rows.pack([full(2), full(1), float(number), 0.5, full(2) + 1, np.int32(number)]))
+    two = np.full(2, number, np.float32)
+    leaves = [two, two[:1], float(number), 0.5, two + 1, np.int32(number)]
+    store.append(rows.pack(leaves))
 
 
 @pytest.fixture(name="rows")

@@ -77,11 +77,14 @@ def read(directory: str) -> dict[str, Any]:
 
 
 def describe(spec: specs.Array) -> dict[str, Any]:
-  """Returns a spec in JSON terms, without the batch axis."""
+  """Returns a spec in JSON terms, without the batch axis; a bound that is infinite is None."""
   described: dict[str, Any] = {"shape": list(spec.shape), "dtype": np.dtype(spec.dtype).name}
   if isinstance(spec, specs.BoundedArray):
-    described["minimum"] = np.asarray(spec.minimum).tolist()
-    described["maximum"] = np.asarray(spec.maximum).tolist()
+    for name in ("minimum", "maximum"):
+      bound = np.asarray(getattr(spec, name))
+      plain = bound.astype(object)
+      plain[~np.isfinite(bound)] = None
+      described[name] = plain.tolist()
   return described
 
 

@@ -7,6 +7,7 @@ from scipy import stats
 import tensorflow as tf
 
 from temper.agents.boltzmann import sampling
+from temper.utils import noise
 
 _DRAWS = 100_000
 _SEED = tf.constant([3, 5])
@@ -149,3 +150,15 @@ def test_unknown_batch_sizes():
   proposals = np.arange(24.0, dtype=np.float32).reshape(3, 4, 2)
   index = np.int32([2, 0, 1, 1])
   np.testing.assert_array_equal(chosen(proposals, index), proposals[index, np.arange(4)])
+
+
+def test_given_noise_is_the_choice():
+  values = np.log([[0.2], [0.5], [0.3]]).astype(np.float32)
+  uniform = np.linspace(0, 1, 1_001, dtype=np.float32)
+  given = noise.Noise(tf.zeros([3, 1_001, 1]), choice=tf.constant(uniform))
+  choice = sampling.choose(tf.tile(values, [1, 1_001]), 1.0, given)
+  edges = (uniform > 0.2).astype(int) + (uniform > 0.7)
+  assert np.mean(choice.index != edges) <= 2e-3  # The two on an edge.
+  np.testing.assert_allclose(choice.log_weight, values[choice.index, 0], atol=1e-6)
+  greedy = sampling.choose(tf.tile(values, [1, 1_001]), 0.0, given)
+  np.testing.assert_array_equal(greedy.index, np.ones(1_001))

@@ -469,7 +469,7 @@ def test_a_missing_target_entropy_or_client_is_named():
     builder.make_learner(networks, sac_cases.make_dataset(1))
   prioritised = prioritised_replay.PrioritisedReplay()
   config = sac_cases.make_config("twin_target", prioritised_replay=prioritised)
-  with pytest.raises(ValueError, match="replay_client is None.*prioritised_replay=None"):
+  with pytest.raises(ValueError, match="replay_client is None.*prioritised_replay to None"):
     sac_cases.make_learner(config, sac_cases.make_dataset(1))
 
 

@@ -5,6 +5,7 @@ import json
 import os
 import sys
 
+from acme import specs
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -70,7 +71,8 @@ def test_round_trip(export_format, tmp_path):
     np.testing.assert_array_equal(outputs["next_state"], [[3.0, 1.0]] * size)
     outputs = loaded.functions["other"](observation=observation, **state)
     np.testing.assert_array_equal(outputs["action"], [[-3.0, -1.0]] * size)
-  assert exporting.verify(functions, folder) < 1e-6
+  verified = exporting.verify(functions, folder)
+  assert verified.largest < 1e-6 and verified.edges == 0
 
 
 def test_metadata_says_where_it_is_from_and_what_goes_in_and_out(tmp_path):
@@ -148,6 +150,26 @@ def test_a_file_that_acts_otherwise_is_found_out(tmp_path):
     exporting.verify([_linear(2.001)], folder)
   with pytest.raises(exporting.ExportError, match="another action"):
     exporting.verify([_linear(float("nan"))], folder)
+
+
+def test_a_few_rows_may_be_on_an_edge(tmp_path):
+  folder = str(tmp_path / "policy")
+
+  def rounded(gain):
+    return _without_inputs_of(lambda x: tf.round(x * gain), "deterministic")
+
+  exporting.write([rounded(3.0)], folder, ExportFormat.SAVEDMODEL, {})
+  verified = exporting.verify([rounded(3.008)], folder)
+  assert verified.largest == 0 and 1 <= verified.edges <= 4
+  with pytest.raises(exporting.ExportError, match="another action"):
+    exporting.verify([rounded(4.0)], folder)
+
+
+def test_an_infinite_bound_is_none():
+  spec = specs.BoundedArray((2,), np.float32, [-np.inf, 0.0], np.inf)
+  described = exporting.describe(spec)
+  assert described["minimum"] == [None, 0.0] and described["maximum"] in (None, [None, None])
+  json.dumps(described, allow_nan=False)
 
 
 def test_examples_fit_the_inputs():
