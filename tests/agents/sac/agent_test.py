@@ -1,4 +1,4 @@
-"""The SAC agent: names, warm-up, values that are known exactly, acting by value, export."""
+"""The SAC agent: names, warm-up, values that are known exactly, acting by value."""
 
 import acme
 from acme import specs
