@@ -170,7 +170,9 @@ class CompiledSteps:
         by_name.setdefault(name, []).append(value)
     self._metric_names[phase] = tuple(by_name)
     # A loss that only some phases have is averaged over those.
-    values = tf.stack([tf.add_n(values) / len(values) for values in by_name.values()])
+    # A mean of one would be two operations for nothing, for each metric.
+    mean = lambda values: values[0] if len(values) == 1 else tf.add_n(values) / len(values)
+    values = tf.stack([mean(values) for values in by_name.values()])
     replay = None
     if results[0].replay is not None:
       replay = tuple(tf.concat(parts, axis=0) for parts in zip(*(r.replay for r in results)))
