@@ -117,6 +117,18 @@ class AgentBuilder(abc.ABC, Generic[Config, Networks]):
     del networks, environment_spec
     return {}
 
+  def make_warm_up(self, action_spec: Optional[types.NestedSpec]) -> Optional[actor_lib.WarmUp]:
+    """Makes the way in which an actor that stores experience begins; None: as it goes on.
+
+    Args:
+      action_spec: of one action; None if it is not known.
+
+    Raises:
+      ValueError: if the spec is needed and missing.
+    """
+    del action_spec
+    return None
+
   def make_actor(
     self,
     policy_network: snt.Module,
@@ -138,13 +150,17 @@ class AgentBuilder(abc.ABC, Generic[Config, Networks]):
       deterministic_policy: whether to take the policy's mean; that, or `choice`.
       choice: how to take actions; None: as the flag says.
       critic_network: what `make_critic` returned; the Boltzmann policy alone needs it.
-      action_spec: of one action; bounds what the Boltzmann policy's critic sees.
+      action_spec: of one action; bounds uniform actions, and what the Boltzmann policy's critic
+        sees.
       **kwargs: see `temper.agents.actor.Actor`.
 
     Raises:
-      ValueError: if both the flag and `choice` are given, or the critic is needed and missing.
+      ValueError: if both the flag and `choice` are given, or the critic or the spec is needed and
+        missing.
     """
     choice = policies.choice_of(deterministic_policy, choice)
+    if adder is not None:
+      kwargs.setdefault("warm_up", self.make_warm_up(action_spec))
     policy = choice.make(policy_network, critic_network, action_spec)
     client = None
     if variable_source is not None:

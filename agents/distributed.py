@@ -126,6 +126,7 @@ class DistributedAgent:
       policy,
       self._builder.make_adder(replay_client.adapt_client(replay)),
       variable_source,
+      action_spec=self._environment_spec.actions,
       # Actors that draw alike would explore alike.
       seed=self._seed + 7919 * (actor_id + 1),
     )

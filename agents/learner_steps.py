@@ -169,8 +169,8 @@ class CompiledSteps:
       for name, value in result.metrics.items():
         by_name.setdefault(name, []).append(value)
     self._metric_names[phase] = tuple(by_name)
-    # A loss that only some phases have is averaged over those.
-    # A mean of one would be two operations for nothing, for each metric.
+    # A loss that only some phases have is averaged over those. The mean of one would be two
+    # operations for nothing, for each metric.
     mean = lambda values: values[0] if len(values) == 1 else tf.add_n(values) / len(values)
     values = tf.stack([mean(values) for values in by_name.values()])
     replay = None

@@ -66,12 +66,13 @@ class SequenceBuilder(builder_lib.AgentBuilder[builder_lib.Config, builder_lib.N
   ) -> list[reverb.Table]:
     builder_lib.check_environment_spec(environment_spec)
     config: Any = self._config
-    if in_process:
-      limiter = reverb.rate_limiters.MinSize(1)
-    else:
-      limiter = replay_rates.rate_limiter(
-        config.samples_per_insert, config.min_replay_size, config.batch_size, period
-      )
+    limiter = replay_rates.rate_limiter(
+      config.samples_per_insert,
+      config.min_replay_size,
+      config.batch_size,
+      period=period,
+      in_process=in_process,
+    )
     prioritised = self.prioritised_replay
     return [
       replay_tables.sequence_table(
@@ -94,8 +95,7 @@ class SequenceBuilder(builder_lib.AgentBuilder[builder_lib.Config, builder_lib.N
       replay_client.server_address,
       config.replay_table_name,
       config.batch_size,
-      min(config.prefetch_size, 1) if in_process else config.prefetch_size,
-      replay_datasets.IN_PROCESS_TIMEOUT_MS if in_process else -1,
+      *replay_datasets.depth(config.prefetch_size, in_process=in_process),
     )
 
   def make_adder(

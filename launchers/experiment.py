@@ -17,6 +17,7 @@ from temper.agents import policies
 from temper.launchers import artefacts
 from temper.launchers import best_checkpoints
 from temper.launchers import callbacks
+from temper.launchers import command_line
 from temper.launchers import evaluating
 from temper.launchers import run_checkpoint
 from temper.launchers import training
@@ -145,6 +146,7 @@ class _Run:
     self._progress.note(
       f"Acting while training: {config.behaviour_policy}; in evaluations: {config.eval_policy}."
     )
+    self._progress.note(f"{command_line.threads_text()} --intra_op_threads changes it.")
     schedule = config.builder.make_update_schedule()
     if not schedule.updates_due(config.steps):
       self._progress.note(

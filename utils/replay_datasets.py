@@ -10,6 +10,14 @@ from temper.utils import replay_rows
 IN_PROCESS_TIMEOUT_MS = 30_000
 
 
+def depth(prefetch_size: int, *, in_process: bool) -> tuple[int, int]:
+  """Returns how many batches to sample ahead, and how long to wait for the table, milliseconds.
+
+  One process samples at most one ahead, so that its data is fresh, and gives up on a lost server.
+  """
+  return (min(prefetch_size, 1), IN_PROCESS_TIMEOUT_MS) if in_process else (prefetch_size, -1)
+
+
 def make_dataset(
   server_address: str,
   table: str,

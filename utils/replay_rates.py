@@ -44,19 +44,28 @@ class UpdateSchedule:
 
 
 def rate_limiter(
-  samples_per_insert: Optional[float], min_size: int, batch_size: int, period: int
+  samples_per_insert: Optional[float],
+  min_size: int,
+  batch_size: int,
+  period: int,
+  *,
+  in_process: bool = False,
 ) -> reverb.rate_limiters.RateLimiter:
-  """Makes the limiter of a table whose writer and reader are different processes.
+  """Makes the limiter of a table.
 
   Args:
     samples_per_insert: samples per environment step; None for no limit but the minimum.
     min_size: environment steps before the first sample.
     batch_size: samples that the reader takes at once.
     period: environment steps per inserted item.
+    in_process: whether one process both writes and reads. The table must not keep it waiting then;
+      an `UpdateSchedule` keeps the rate.
 
   Returns:
     A limiter that counts items, as the table does.
   """
+  if in_process:
+    return reverb.rate_limiters.MinSize(1)
   min_items = max(1, -(-min_size // period))
   if samples_per_insert is None:
     return reverb.rate_limiters.MinSize(min_items)

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any, Optional
 
 from acme import adders
-from acme import core
 from acme import specs
 from acme import types
 from acme.utils import counting
@@ -68,12 +67,13 @@ class SACBuilder(builder_lib.AgentBuilder[config_lib.SACConfig, networks_lib.SAC
     """Makes the table of transitions."""
     builder_lib.check_environment_spec(environment_spec)
     config: Any = self._config
-    if in_process:
-      limiter = reverb.rate_limiters.MinSize(1)
-    else:
-      limiter = replay_rates.rate_limiter(
-        config.samples_per_insert, config.min_replay_size, config.batch_size, period=1
-      )
+    limiter = replay_rates.rate_limiter(
+      config.samples_per_insert,
+      config.min_replay_size,
+      config.batch_size,
+      period=1,
+      in_process=in_process,
+    )
     prioritised = config.prioritised_replay
     return [
       replay_tables.transition_table(
@@ -95,8 +95,7 @@ class SACBuilder(builder_lib.AgentBuilder[config_lib.SACConfig, networks_lib.SAC
       replay_client,
       config.replay_table_name,
       config.batch_size,
-      min(config.prefetch_size, 1) if in_process else config.prefetch_size,
-      replay_datasets.IN_PROCESS_TIMEOUT_MS if in_process else -1,
+      *replay_datasets.depth(config.prefetch_size, in_process=in_process),
     )
 
   def make_row_store(
@@ -136,41 +135,21 @@ class SACBuilder(builder_lib.AgentBuilder[config_lib.SACConfig, networks_lib.SAC
     """Returns the smaller value of the twin critics."""
     return networks_lib.MinimumCritic(networks.critic_network)
 
-  def make_actor(
-    self,
-    policy_network: snt.Module,
-    adder: Optional[adders.Adder] = None,
-    variable_source: Optional[core.VariableSource] = None,
-    deterministic_policy: bool = False,
-    *,
-    choice: Optional[policies.PolicyChoice] = None,
-    critic_network: Optional[snt.Module] = None,
-    action_spec: Optional[types.NestedSpec] = None,
-    **kwargs: Any,
-  ) -> actor_lib.Actor:
-    """Makes an actor. One that stores experience begins with uniform actions, if it may.
+  def make_warm_up(self, action_spec: Optional[types.NestedSpec]) -> Optional[actor_lib.WarmUp]:
+    """Makes the first actions uniform, as many as the configuration says.
 
     Raises:
-      ValueError: if it has to begin so and `action_spec` is missing; see also `AgentBuilder`.
+      ValueError: if it says some and `action_spec` is None.
     """
     steps = self._config.warm_up_steps
-    if adder is not None and steps:
-      if action_spec is None:
-        raise ValueError(
-          f"warm_up_steps is {steps}: uniform actions need action_spec, which is None. Give the "
-          "spec, or set warm_up_steps=0."
-        )
-      kwargs.setdefault("warm_up", actor_lib.WarmUp(policies.UniformPolicy(action_spec), steps))
-    return super().make_actor(
-      policy_network,
-      adder,
-      variable_source,
-      deterministic_policy,
-      choice=choice,
-      critic_network=critic_network,
-      action_spec=action_spec,
-      **kwargs,
-    )
+    if not steps:
+      return None
+    if action_spec is None:
+      raise ValueError(
+        f"warm_up_steps is {steps}: uniform actions need action_spec, which is None. Give the "
+        "spec, or set warm_up_steps=0."
+      )
+    return actor_lib.WarmUp(policies.UniformPolicy(action_spec), steps)
 
   def make_learner(
     self,
