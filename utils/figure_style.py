@@ -39,9 +39,9 @@ def style(axes: Any) -> None:
   axes.spines["bottom"].set_color(FRAME)
 
 
-def title(axes: Any, text: str) -> None:
+def title(axes: Any, text: str, pad: float = 12) -> None:
   """Writes the line above the picture."""
-  axes.set_title(text, loc="left", fontsize=TITLE_SIZE, color=INK, pad=12)
+  axes.set_title(text, loc="left", fontsize=TITLE_SIZE, color=INK, pad=pad)
 
 
 def name(axis: Any, text: str) -> None:
@@ -80,6 +80,16 @@ def legend(axes: Any) -> None:
   """Puts a legend where it covers least, if anything in the axes has a name."""
   if axes.get_legend_handles_labels()[0]:
     axes.legend(loc="best", fontsize=TEXT_SIZE, framealpha=0.9, edgecolor=FAINT, labelcolor=INK)
+
+
+def legend_above(axes: Any) -> None:
+  """Puts a legend between the axes and their title, where it covers nothing; the title moves up."""
+  count = len(axes.get_legend_handles_labels()[0])
+  if count:
+    rows = -(-count // 2)
+    place = dict(loc="lower left", bbox_to_anchor=(-0.012, 1.0), ncol=2, frameon=False)
+    axes.legend(fontsize=TEXT_SIZE, labelcolor=INK, borderaxespad=0.3, **place)
+    title(axes, axes.get_title(loc="left"), pad=12 + 1.6 * TEXT_SIZE * rows)
 
 
 def save(figure: Any, path: str) -> None:

@@ -84,12 +84,12 @@ def plot_learning_curve(
   temperature = [row for row in learner if row.get("alpha")]
 
   if temperature:
-    axes = figure.add_axes((0.105, 0.37, 0.8, 0.535))
+    axes = figure.add_axes((0.105, 0.37, 0.8, 0.38))
     axes.tick_params(labelbottom=False)
     lowest = figure.add_axes((0.105, 0.125, 0.8, 0.2), sharex=axes)
     _draw_temperature(lowest, temperature)
   else:
-    lowest = axes = figure.add_axes((0.105, 0.125, 0.865, 0.765))
+    lowest = axes = figure.add_axes((0.105, 0.125, 0.865, 0.625))
   _draw_training(axes, train)
   _draw_evaluations(axes, evaluations)
   if reference is not None:
@@ -107,7 +107,7 @@ def plot_learning_curve(
     figure_style.style(drawn)
   figure_style.thousands(axes.xaxis)
   figure_style.numbers(axes.yaxis)
-  figure_style.legend(axes)
+  figure_style.legend_above(axes)
   figure_style.save(figure, path)
 
 
