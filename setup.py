@@ -24,6 +24,8 @@ with open(os.path.join(_HERE, "README.md"), encoding="utf-8") as readme:
 _GYM = ["gymnasium[classic-control]>=1.0,<2"]
 _DM_CONTROL = ["dm-control>=1.0.16"]
 _PLOTS = ["imageio>=2.30", "matplotlib>=3.7"]
+# To write films as MP4 with `temper record`; its wheels hold the encoder.
+_VIDEO = ["imageio-ffmpeg>=0.5"]
 _DATASETS = [
   "h5py>=3.8",
   "minari>=0.5,<0.6",
@@ -78,9 +80,10 @@ setuptools.setup(
     "gym": _GYM,
     "dm_control": _DM_CONTROL,
     "plots": _PLOTS,
+    "video": _VIDEO,
     "datasets": _DATASETS,
     "onnx": _ONNX,
-    "all": _GYM + _DM_CONTROL + _PLOTS + _DATASETS + _ONNX,
+    "all": _GYM + _DM_CONTROL + _PLOTS + _VIDEO + _DATASETS + _ONNX,
   },
   entry_points={"console_scripts": ["temper = temper.launchers.main:main"]},
 )

@@ -128,8 +128,9 @@ def build(
     caption=_caption(list(curves.values()), smoothing),
     x=_UNITS.get(against, "Learner steps" if runs[0].offline else "Environment steps"),
     y=_meaning(tags[0]),
+    y_is_return=learning_curves.is_return(tags[0]),
   )
-  return CurveTable(curves, labels, texts, learning_curves.is_return(tags[0]), notes)
+  return CurveTable(curves, labels, texts, texts.y_is_return, notes)
 
 
 def _with_interval(curve: Curve, place: int) -> str:

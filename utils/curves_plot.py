@@ -35,18 +35,21 @@ class Texts(NamedTuple):
     caption: a line below the title, smaller.
     x: what the horizontal axis shows.
     y: what the vertical one does.
+    y_is_return: whether that is a return, whose axis is always linear.
   """
 
   title: str
   caption: str
   x: str
   y: str
+  y_is_return: bool = False
 
 
 def plot_curves(curves: Mapping[str, Curve], path: str, texts: Texts) -> None:
   """Draws curves, 1440 × 810 pixels, or higher where the names need it.
 
-  The vertical axis is logarithmic where the means are positive and far apart.
+  The vertical axis is logarithmic where the means are positive and far apart, unless they are
+  returns.
 
   Args:
     curves: by their names.
@@ -79,7 +82,7 @@ def plot_curves(curves: Mapping[str, Curve], path: str, texts: Texts) -> None:
     axes.set_xlim(last - 0.5, last + 0.5)
     axes.set_xticks([last])
   means = np.concatenate([curve.mean for curve in curves.values()])
-  if means.min() > 0 and means.max() > _LOGARITHMIC_FROM * means.min():
+  if not texts.y_is_return and means.min() > 0 and means.max() > _LOGARITHMIC_FROM * means.min():
     figure_style.logarithmic(axes, means.min() / 1.3, means.max() * 1.3)
   figure_style.name(axes.xaxis, texts.x)
   figure_style.name(axes.yaxis, texts.y)
@@ -146,6 +149,8 @@ def _name_ends(figure: Any, axes: Any, curves: Mapping[str, Curve]) -> None:
   renderer = figure.canvas.get_renderer()
   for name in curves:
     whole = re.sub(r"(\(\S+) (\S+\))$", "\\1\xa0\\2", name)  # "(5 seeds)" stays in one line.
+    # A setting that is too long for a line goes on behind its "=".
+    whole = re.sub(rf"(?=\S{{{_LABEL_WIDTH + 1}}})(\S+?=)", "\\1 ", whole)
     wrapped = "\n".join(textwrap.wrap(whole, _LABEL_WIDTH, break_on_hyphens=False))
     texts.append(
       figure.text(

@@ -54,8 +54,8 @@ PRESETS = {
       "batch_size": 256,
       "policy_layer_sizes": (256, 256),
       "critic_layer_sizes": (256, 256),
-      "policy_learning_rate": 1e-3,
-      "critic_learning_rate": 1e-3,
+      "policy_learning_rate": 2e-3,
+      "critic_learning_rate": 2e-3,
       "warm_up_steps": 1_000,
       # The last steps are small ones: at full size some seeds end a few points lower.
       "learning_rate_decay_period": 20_000,

@@ -59,7 +59,8 @@ def temper_words(words: list[str]) -> list[str]:
   return []
 
 
-def _read(page: str) -> str:
+def read(page: str) -> str:
+  """Returns the text of a page."""
   return (build_file.ROOT / page).read_text(encoding="utf-8")
 
 
@@ -93,10 +94,10 @@ def test_reads_commands_off_a_page():
   assert blocks(page, ("python",)) == ["make = 1\n"]
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(_read(page), ("python",))])
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(read(page), ("python",))])
 def test_python_blocks_run(page, tmp_path):
   # Blocks of one page build on each other, as a reader's session would.
-  code = "\n".join(blocks(_read(page), ("python",)))
+  code = "\n".join(blocks(read(page), ("python",)))
   script = tmp_path / "page.py"
   script.write_text(code, encoding="utf-8")
   answer = subprocess.run(
@@ -113,7 +114,7 @@ def test_python_blocks_run(page, tmp_path):
 @pytest.mark.parametrize("page", PAGES)
 def test_links_lead_somewhere(page):
   folder = (build_file.ROOT / page).parent
-  for target in _LINK.findall(_BLOCK.sub("", _read(page))):
+  for target in _LINK.findall(_BLOCK.sub("", read(page))):
     assert (folder / target).exists(), f"{page} links to {target}"
 
 
@@ -122,7 +123,7 @@ def test_make_targets_exist(page):
   makefile = (build_file.ROOT / "Makefile").read_text(encoding="utf-8")
   targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
   variables = {"PYTHON", *re.findall(r"\b[A-Z]{3,}\b", makefile)}
-  for words in commands(_read(page)):
+  for words in commands(read(page)):
     if words[0] != "make":
       continue
     for word in words[1:]:
@@ -132,7 +133,7 @@ def test_make_targets_exist(page):
 
 def test_commands_parse(tmp_path):
   environment = dict(os.environ, HOME=str(tmp_path))
-  shown = [(page, temper_words(words)) for page in PAGES for words in commands(_read(page))]
+  shown = [(page, temper_words(words)) for page in PAGES for words in commands(read(page))]
   shown += [("README.md", ["temper", "--help"]), ("README.md", ["temper", "train", "--steps=7"])]
   # `train` gets as far as the library function that would run; the others say their help.
   code = """

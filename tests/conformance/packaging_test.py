@@ -80,6 +80,7 @@ def test_wheel_metadata(wheel):
     "gym",
     "dm-control",
     "plots",
+    "video",
     "datasets",
     "onnx",
     "all",

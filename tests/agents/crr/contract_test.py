@@ -33,12 +33,17 @@ class TestRecurrent(agent_contract.AgentContract):
   def make_builder(self):
     return _builder(lstm_size=8, burn_in_length=2)
 
+  # All kinds are the business of torsos and heads, which both sorts of networks share and the other
+  # class runs; a recurrent learner takes several times as long to compile.
+  @pytest.mark.parametrize(
+    "kinds",
+    [("vector", "integer"), ("dict", "scalar"), ("tuple", "asymmetric"), ("pixels", "matrix")],
+    ids=str,
+  )
+  def test_acts_and_learns_on_every_kind(self, kinds):
+    super().test_acts_and_learns_on_every_kind(*kinds)
+
 
 class TestFeedForwardMixture(agent_contract.AgentContract):
   def make_builder(self):
     return _builder(lstm_size=None, policy_head="mixture", num_mixture_components=2)
-
-  @pytest.mark.parametrize("kinds", [("dict", "scalar"), ("pixels", "matrix")], ids=str)
-  def test_acts_and_learns_on_every_kind(self, kinds):
-    # The kinds are the business of torsos and heads, which both kinds of networks share.
-    super().test_acts_and_learns_on_every_kind(*kinds)
