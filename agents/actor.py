@@ -196,6 +196,11 @@ class Actor(core.Actor):
     if self._variable_client:
       self._variable_client.update(wait)
 
+  @property
+  def policy_version(self) -> int:
+    """The learner step whose policy acts."""
+    return self._policy_version()
+
   def state(self) -> dict[str, Any]:
     """Returns what decides the next draws, as JSON can represent it.
 

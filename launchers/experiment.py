@@ -280,6 +280,8 @@ class _Run:
         learner_steps=learner_steps,
         acting_seconds=state.acting_seconds,
         learning_seconds=state.learning_seconds,
+        # In a program of several nodes both go on at once.
+        elapsed_seconds=state.wall_seconds if self._record.get("distributed") else None,
       ),
       "artefacts": artefacts.existing(directory, self._checkpoint or ""),
     }

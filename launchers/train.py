@@ -12,6 +12,7 @@ from absl import flags
 from temper.launchers import agent_table
 from temper.launchers import command_line
 from temper.launchers import environment_flags
+from temper.launchers import launch_flags
 from temper.launchers import native_output
 from temper.launchers import presets
 from temper.launchers import stopping
@@ -108,6 +109,7 @@ _FLAGS: Sequence[Flag] = (
     "Whether all training episodes begin in the one start state of the seed; those of evaluations "
     "vary in any case.",
   ),
+  *launch_flags.FLAGS,
   Flag("wandb_project", "string", None, None, "Project of Weights & Biases to log to as well."),
   *environment_flags.FLAGS,
   Flag("gif", "boolean", True, None, "Whether to film an episode at the end."),
@@ -198,10 +200,15 @@ def _train(
       early_stop=_early_stop(values["early_stop_return"], values["early_stop_patience"]),
       **{name: values[name] for name in _PASSED_ON},
     )
+    launch = launch_flags.launch_config(values)
   except ValueError as error:
     return command_line.refuse(error)
   return outcomes.report(
-    lambda: experiment.run_experiment(asked, stop), artefacts.table, command=command
+    lambda: experiment.run_experiment(asked, stop)
+    if launch is None
+    else launch_flags.run(asked, launch, stop),
+    artefacts.table,
+    command=command,
   )
 
 

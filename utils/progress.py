@@ -14,7 +14,12 @@ _BAR = "{percentage:3.0f}%|{bar:12}| {n_fmt}/{total_fmt} · {remaining} left{des
 
 
 def rates_per_second(
-  *, environment_steps: int, learner_steps: int, acting_seconds: float, learning_seconds: float
+  *,
+  environment_steps: int,
+  learner_steps: int,
+  acting_seconds: float,
+  learning_seconds: float,
+  elapsed_seconds: Optional[float] = None,
 ) -> dict[str, float]:
   """Returns the rates of acting and of learning, each against its own time.
 
@@ -25,16 +30,20 @@ def rates_per_second(
     learner_steps: learner steps done.
     acting_seconds: time in policy, environment and adder.
     learning_seconds: time in the learner.
+    elapsed_seconds: time that passed, where acting and learning went on at once; None if they took
+      turns: the sum of both.
 
   Returns:
     `acting_steps_per_second`: environment steps a second of acting; `learning_steps_per_second`:
     learner steps a second of learning; `environment_steps_per_second`: environment steps a second
     of both, which is how fast the run advances. A rate over no time is 0.
   """
+  if elapsed_seconds is None:
+    elapsed_seconds = acting_seconds + learning_seconds
   return {
     "acting_steps_per_second": _ratio(environment_steps, acting_seconds),
     "learning_steps_per_second": _ratio(learner_steps, learning_seconds),
-    "environment_steps_per_second": _ratio(environment_steps, acting_seconds + learning_seconds),
+    "environment_steps_per_second": _ratio(environment_steps, elapsed_seconds),
   }
 
 

@@ -14,6 +14,8 @@ from temper.utils.checkpointing import CheckpointError
 
 # Written beside Reverb's own files: what must be found there again.
 _MANIFEST = "manifest.json"
+# An actor's last items may still be on their way when a checkpoint begins.
+_SAVE_ATTEMPTS = 5
 
 
 class InProcessServer(NamedTuple):
@@ -26,16 +28,11 @@ class InProcessServer(NamedTuple):
 
   def sizes(self) -> dict[str, int]:
     """Returns the number of items by table."""
-    # Asked over the wire: a restore makes new tables in the server, and those given to it stay
-    # empty for ever.
-    return {name: info.current_size for name, info in self.client.server_info(timeout=30).items()}
+    return table_sizes(self.client)
 
   def save(self, directory: str) -> None:
     """Writes all tables into `directory`, which must not exist yet."""
-    shutil.move(self.client.checkpoint(), directory)
-    files = {name: os.path.getsize(os.path.join(directory, name)) for name in os.listdir(directory)}
-    with open(os.path.join(directory, _MANIFEST), "w", encoding="utf-8") as file:
-      json.dump({"items": self.sizes(), "files": files}, file, indent=1)
+    save_tables(self.client, directory)
 
   def stop(self) -> None:
     """Stops the server and removes its scratch folder."""
@@ -88,6 +85,37 @@ def start_server(
       server.stop()
     shutil.rmtree(scratch, ignore_errors=True)
     raise
+
+
+def table_sizes(client: reverb.Client) -> dict[str, int]:
+  """Returns the number of items by table of a server."""
+  # Asked over the wire: a restore makes new tables in the server, and those given to it stay empty
+  # for ever.
+  return {name: info.current_size for name, info in client.server_info(timeout=30).items()}
+
+
+def save_tables(client: reverb.Client, directory: str) -> None:
+  """Writes all tables of a server on this machine into `directory`, which must not exist yet.
+
+  Args:
+    client: client of the server.
+    directory: the folder.
+
+  Raises:
+    RuntimeError: if items are added all the time, so that nobody can say how many were saved.
+  """
+  for _ in range(_SAVE_ATTEMPTS):
+    sizes = table_sizes(client)
+    written = client.checkpoint()
+    if table_sizes(client) == sizes:
+      break
+    shutil.rmtree(written, ignore_errors=True)
+  else:
+    raise RuntimeError(f"Replay at {client.server_address} changes while it is saved.")
+  shutil.move(written, directory)
+  files = {name: os.path.getsize(os.path.join(directory, name)) for name in os.listdir(directory)}
+  with open(os.path.join(directory, _MANIFEST), "w", encoding="utf-8") as file:
+    json.dump({"items": sizes, "files": files}, file, indent=1)
 
 
 def saved_items(directory: str) -> dict[str, int]:

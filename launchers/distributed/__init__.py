@@ -1,0 +1,1 @@
+"""Runs of several processes or threads: a Launchpad program with a folder like any other run's."""
