@@ -16,13 +16,13 @@ import reverb
 
 from temper.agents import builder as builder_lib
 from temper.agents import learner as learner_lib
+from temper.agents import variable_sources
 from temper.utils import replay_client
 
 EnvironmentFactory = Callable[[bool], dm_env.Environment]
 
-# Variable caches refresh at this period, and refuse to serve anything older than twice as much;
-# milliseconds.
-_CACHE_REFRESH_MS = 2000
+# Age beyond which a variable cache asks the learner again.
+_CACHE_SECONDS = 2.0
 
 
 class DistributedAgent:
@@ -163,8 +163,8 @@ class DistributedAgent:
     sources = [learner]
     if self._num_caches:
       with program.group("cacher"):
-        make_cache = lambda: lp.CacherNode(
-          learner, refresh_interval_ms=_CACHE_REFRESH_MS, stale_after_ms=2 * _CACHE_REFRESH_MS
+        make_cache = lambda: lp.CourierNode(
+          variable_sources.VariableCache, learner, max_age_seconds=_CACHE_SECONDS
         )
         sources = [program.add_node(make_cache()) for _ in range(self._num_caches)]
     with program.group("actor"):

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 import threading
 import time
-from typing import Callable, Optional
+from typing import Any, Callable
 
 from absl import logging
 from acme import core
@@ -82,7 +82,8 @@ class VariableCache(core.VariableSource):
       if entry.variables is None or now - entry.fetched > self._max_age_seconds:
         entry.variables = self._source.get_variables(list(names))
         entry.fetched = now
-      return entry.variables
+      variables: list[list[np.ndarray]] = entry.variables
+      return variables
 
 
 class _Entry:
@@ -90,5 +91,5 @@ class _Entry:
 
   def __init__(self) -> None:
     self.lock = threading.Lock()
-    self.variables: Optional[list[list[np.ndarray]]] = None
+    self.variables: Any = None
     self.fetched = 0.0

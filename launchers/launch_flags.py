@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Optional
 
+from temper.launchers import command_line
 from temper.launchers.command_line import Flag
 from temper.launchers.distributed.launch_config import LaunchConfig
 from temper.launchers.distributed.launch_config import LaunchKind
@@ -36,6 +37,17 @@ FLAGS: Sequence[Flag] = (
     "run.",
   ),
   Flag("actor_gpus", "boolean", False, None, "Whether actors and evaluators see the GPUs."),
+  Flag(
+    "vertex_code", "string", ".", None, "Folder of the code that vertex_ai copies to its nodes."
+  ),
+  Flag(
+    "vertex_requirements",
+    "string",
+    "requirements.txt",
+    None,
+    "File of the packages that vertex_ai installs on its nodes.",
+  ),
+  Flag("vertex_gpu", "string", "t4", None, "GPUs that vertex_ai gives the nodes that ask for one."),
 )
 
 _PASSED_ON = (
@@ -68,6 +80,36 @@ def launch_config(values: Mapping[str, Any]) -> Optional[LaunchConfig]:
       "for processes or --launch=local_mt for threads."
     )
   return None
+
+
+def submit(config: Any, launch: LaunchConfig, values: Mapping[str, Any]) -> int:
+  """Launches an experiment on Vertex AI, which this process does not wait for.
+
+  Args:
+    config: the experiment.
+    launch: its nodes.
+    values: of the flags, by name.
+
+  Returns:
+    0, or 1 if it could not be launched, 2 if it is refused.
+  """
+  from temper.launchers.distributed import run as run_lib
+  from temper.launchers.distributed import vertex
+
+  try:
+    settings = run_lib.make_settings(config, launch)
+    settings.directory.open(settings.record)
+    vertex.launch(
+      settings,
+      code_directory=values["vertex_code"],
+      requirements=values["vertex_requirements"],
+      gpu_type=values["vertex_gpu"],
+    )
+  except ImportError as error:
+    return command_line.fail(error)
+  except ValueError as error:
+    return command_line.refuse(error)
+  return 0
 
 
 def run(config: Any, launch: LaunchConfig, stop: Any) -> Any:

@@ -42,6 +42,10 @@ COMMANDS = {
     "temper.launchers.check_resume",
     "kill a training run again and again, and check that it resumes",
   ),
+  "check-distributed": (
+    "temper.launchers.check_distributed",
+    "kill random nodes of a distributed run, and check that it still learns",
+  ),
   "benchmark": ("temper.launchers.benchmark", "time the agents beside dm-acme's"),
   "benchmark-export": (
     "temper.launchers.benchmark_export",

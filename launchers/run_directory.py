@@ -10,8 +10,8 @@ import os
 from typing import Any
 
 # What makes two runs the same run, with what holds where a config.json says nothing of it.
-# Everything else there may change on a resume. The dataset is None for a run that acts. A distributed run's
-# replay keeps the rate of learning by itself, which that of one process must not.
+# Everything else there may change on a resume. The dataset is None for a run that acts. Replay of a
+# distributed run keeps the rate of learning by itself, which that of one process must not.
 IDENTITY: Mapping[str, Any] = {
   "agent": None,
   "environment": None,

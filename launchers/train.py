@@ -17,6 +17,7 @@ from temper.launchers import native_output
 from temper.launchers import presets
 from temper.launchers import stopping
 from temper.launchers.command_line import Flag
+from temper.launchers.distributed.launch_config import LaunchKind
 from temper.launchers.early_stop import EarlyStop
 from temper.utils.policy_kinds import PolicyKind
 
@@ -203,10 +204,14 @@ def _train(
     launch = launch_flags.launch_config(values)
   except ValueError as error:
     return command_line.refuse(error)
+  if launch is not None and launch.kind is LaunchKind.VERTEX_AI:
+    return launch_flags.submit(asked, launch, values)
   return outcomes.report(
-    lambda: experiment.run_experiment(asked, stop)
-    if launch is None
-    else launch_flags.run(asked, launch, stop),
+    lambda: (
+      experiment.run_experiment(asked, stop)
+      if launch is None
+      else launch_flags.run(asked, launch, stop)
+    ),
     artefacts.table,
     command=command,
   )

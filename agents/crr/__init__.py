@@ -1,5 +1,6 @@
 """Critic-regularised regression (CRR), recurrent and feed-forward, for offline data."""
 
+from temper.agents.crr.agent_distributed import DistributedCRR
 from temper.agents.crr.builder import CRRBuilder
 from temper.agents.crr.config import CRRConfig
 from temper.agents.crr.learning import RCRRLearner
@@ -16,6 +17,7 @@ __all__ = [
   "CRRBuilder",
   "CRRConfig",
   "CRRNetworks",
+  "DistributedCRR",
   "PolicyHead",
   "PolicyImprovementMode",
   "RCRRLearner",

@@ -1,6 +1,7 @@
 """Soft actor-critic, with a value network or with twin targets."""
 
 from temper.agents.sac.agent import SAC
+from temper.agents.sac.agent_distributed import DistributedSAC
 from temper.agents.sac.builder import SACBuilder
 from temper.agents.sac.config import EncoderSharing
 from temper.agents.sac.config import SACConfig
@@ -11,6 +12,7 @@ from temper.agents.sac.networks import make_networks
 
 __all__ = [
   "SAC",
+  "DistributedSAC",
   "EncoderSharing",
   "SACBuilder",
   "SACConfig",

@@ -60,7 +60,9 @@ class LaunchConfig:
     failure = checks.member("learner_failure", self.learner_failure, OnDeath)
     object.__setattr__(self, "learner_failure", failure)
     if self.kind is LaunchKind.LOCAL:
-      raise ValueError("kind is local: a run of one process has no nodes. Take local_mt or local_mp.")
+      raise ValueError(
+        "kind is local: a run of one process has no nodes. Take local_mt or local_mp."
+      )
     checks.integer("num_actors", self.num_actors, minimum=1)
     checks.integer("num_evaluators", self.num_evaluators, minimum=0)
     checks.integer("num_caches", self.num_caches, minimum=0)

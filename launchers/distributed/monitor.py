@@ -344,8 +344,10 @@ class Monitor:
       return
     sampled = inserted = 0
     for table in tables.values():
-      sampled += table.rate_limiter_info.sample_stats.completed
-      inserted += table.rate_limiter_info.insert_stats.completed
+      limiter = table.rate_limiter_info
+      sampled += limiter.sample_stats.completed
+      # Those that only fill replay at first are no part of the rate that the limiter keeps.
+      inserted += max(0, limiter.insert_stats.completed - limiter.min_size_to_sample)
     with self._lock:
       self._replay_sizes = {name: table.current_size for name, table in tables.items()}
       self._samples_per_insert = sampled / inserted if inserted else 0.0

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 import os
 from typing import Any, Optional
 
-from launchpad.nodes.python import local_multi_processing
 import launchpad as lp
+from launchpad.nodes.python import local_multi_processing
 import tensorflow as tf
 
 from temper.agents import variable_sources
@@ -37,7 +37,9 @@ def make_program(
   launch = settings.launch
   program = lp.Program(name=settings.name)
 
-  def add(group: str, node: Any, on_death: OnDeath = OnDeath.END, index: Optional[int] = None) -> Any:
+  def add(
+    group: str, node: Any, on_death: OnDeath = OnDeath.END, index: Optional[int] = None
+  ) -> Any:
     name = group if index is None else f"{group}_{index}"
     if launcher is not None:
       log = os.path.join(settings.node_logs, f"{name}.log") if launch.in_processes else None

@@ -73,12 +73,12 @@ def run_distributed(
     TrainingFailed: if a node failed, or was killed and the run cannot go on; names it, its log and
       the last checkpoint.
   """
-  notes = {**config.notes, "distributed": True, "launch": dataclasses.asdict(launch)}
-  config = dataclasses.replace(config, notes=notes)
   with contextlib.ExitStack() as cleanup:
     stop = cleanup.enter_context(StopSignal()) if stop is None else stop
     try:
-      settings = _settings(config, launch)
+      if launch.kind is LaunchKind.VERTEX_AI:
+        raise ValueError("kind is vertex_ai; a run on this machine is local_mt or local_mp.")
+      settings = make_settings(config, launch)
       claim = settings.directory.claim()
     except ValueError as error:
       raise SettingsError(str(error)) from error
@@ -86,23 +86,30 @@ def run_distributed(
     with contextlib.ExitStack() as claimed:
       claimed.callback(claim.release)
       result = _run_nodes(settings, stop)
-    return result if result is not None else experiment.run_experiment(config, stop)
+    return result if result is not None else experiment.run_experiment(settings.config, stop)
   raise AssertionError  # An ExitStack may swallow exceptions, for all a type checker knows.
 
 
-def _settings(config: ExperimentConfig, launch: LaunchConfig) -> RunSettings:
-  """Makes what the nodes are given; refuses what cannot be run."""
-  if launch.kind not in (LaunchKind.LOCAL_MT, LaunchKind.LOCAL_MP):
-    raise ValueError(f"kind is {launch.kind.value}; here it must be local_mt or local_mp.")
+def make_settings(config: ExperimentConfig, launch: LaunchConfig) -> RunSettings:
+  """Makes what the nodes are given.
+
+  Args:
+    config: what to run.
+    launch: the nodes.
+
+  Raises:
+    ValueError: if it cannot be run: environment, folder, or what cannot be sent to a process.
+  """
+  notes = {**config.notes, "distributed": True, "launch": dataclasses.asdict(launch)}
+  config = dataclasses.replace(config, notes=notes)
   source = evaluating.EnvironmentSource(config.environment, config.environment_options)
   with contextlib.closing(source.make(config.seed)) as environment:
     spec = specs.make_environment_spec(environment)
   settings = RunSettings(config, launch, spec, config.record())
   settings.directory.check(settings.record)
-  if launch.in_processes:
-    for field in dataclasses.fields(config):
-      name = f"the experiment's {field.name}"
-      pickling.check(name, getattr(config, field.name))
+  if launch.kind is not LaunchKind.LOCAL_MT:
+    for name in (field.name for field in dataclasses.fields(config)):
+      pickling.check(f"the experiment's {name}", getattr(config, name))
   return settings
 
 
@@ -119,7 +126,10 @@ def _run_nodes(settings: RunSettings, stop: StopSignal) -> Optional[Result]:
       return None
     items = sum(replay_server.saved_items(os.path.join(checkpoint, "replay")).values())
   stop.check()
-  directory.open(settings.record)
+  try:
+    directory.open(settings.record)
+  except ValueError as error:
+    raise SettingsError(str(error)) from error
   progress = Progress(max(config.steps, state.steps), initial=state.steps)
   try:
     if checkpoint is not None:
@@ -194,7 +204,7 @@ class _Launched:
     if not flags.FLAGS.is_parsed():
       flags.FLAGS(["temper"])
     # Launchpad would kill this process too, when nodes take longer; here it has more to do.
-    flags.FLAGS.lp_termination_notice_secs = -1
+    flags.FLAGS["lp_termination_notice_secs"].value = -1
     in_processes = self._settings.launch.in_processes
     with _handlers_kept():
       if not in_processes:
@@ -230,7 +240,9 @@ class _Launched:
         return outcome if outcome.ending is not Ending.STOPPED else stopped
       if stopped is not None and (failure or time.monotonic() > deadline or not self._begun()):
         if failure or time.monotonic() > deadline:
-          self._progress.note(failure or f"The nodes have not ended in {_STOP_SECONDS:g} s; killed.")
+          self._progress.note(
+            failure or f"The nodes have not ended in {_STOP_SECONDS:g} s; killed."
+          )
         return stopped
       if failure:
         return board_lib.Outcome(Ending.FAILED, 0, failure)
@@ -252,9 +264,11 @@ class _Launched:
       ended = name in nodes and nodes[name].state in (NodeState.ENDED, NodeState.LOST)
       if name in gone and not ended:
         # It may have said so after the board was read.
-        node = self._board.nodes().get(name)
-        if node is None or node.state is NodeState.RUNNING:
-          return f"{name} failed: its process, or what watches over it, was killed or did not start."
+        now = self._board.nodes().get(name)
+        if now is None or now.state is NodeState.RUNNING:
+          return (
+            f"{name} failed: its process, or what watches over it, was killed or did not start."
+          )
     return ""
 
   def _show(self, nodes: dict[str, board_lib.Node]) -> None:
