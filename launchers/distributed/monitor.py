@@ -7,6 +7,7 @@ import time
 from typing import Any, Optional
 
 from absl import logging
+import launchpad as lp
 import reverb
 
 from temper.launchers import training
@@ -277,8 +278,11 @@ class Monitor:
     """Keeps the board up to date until the run has ended, and posts what it came to."""
     asked = 0.0
     farewell: Optional[float] = None
+    program_stops = lp.stop_event()
     while not self._learner_done:
-      time.sleep(_TICK_SECONDS)
+      if program_stops.wait(_TICK_SECONDS):
+        self._log.close()
+        return  # Another node has failed.
       now = time.monotonic()
       if now - asked >= _REPLAY_PERIOD_SECONDS:
         self._ask_replay()

@@ -103,6 +103,7 @@ class LearnerNode(core.VariableSource):
     logging.info("The learner begins at its step %d, from %s.", self._learner.num_steps, path)
     self._busy_seconds = 0.0
     self._save, self._end = threading.Event(), threading.Event()
+    self._program_stops = threading.Event()
     self._failure: Optional[Exception] = None
     self._over = False
 
@@ -117,6 +118,7 @@ class LearnerNode(core.VariableSource):
       NonFiniteError: if learning has diverged.
       DataExhaustedError: if replay is gone.
     """
+    self._program_stops = lp.stop_event()
     self._monitor.learner_started(self._learner.num_steps)
     watch = replay_watch.ServerWatch(self._replay, on_lost=self._learner.cancel)
     reporter = threading.Thread(target=self._report, name="reporter", daemon=True)
@@ -131,6 +133,8 @@ class LearnerNode(core.VariableSource):
           self._end.wait(_ASK_SECONDS)
         if self._failure is not None:
           raise self._failure
+      if self._program_stops.is_set():
+        return  # Another node has failed: there is nobody to save with.
       self._save_run()
     finally:
       self._over = True
@@ -159,6 +163,10 @@ class LearnerNode(core.VariableSource):
     """Tells the monitor what is done, and hears what it wants; a thread, since a step may wait."""
     ended_at = 0.0
     while not self._over:
+      if self._program_stops.is_set():
+        self._end.set()
+        self._learner.cancel()
+        return
       busy, self._busy_seconds = self._busy_seconds, 0.0
       try:
         wish = self._monitor.learner_report(self._learner.num_steps, busy, self._learner.metrics)
@@ -268,9 +276,11 @@ class ActorNode(core.Actor):
     self._lease = self._unreported = 0
     self._episode_over = False
     self._mark = time.monotonic()
+    self._program_stops = threading.Event()
 
   def run(self) -> None:
     """Plays episodes until the monitor says that the run ends."""
+    self._program_stops = lp.stop_event()
     try:
       self._report()
       while True:
@@ -316,7 +326,7 @@ class ActorNode(core.Actor):
         self._actor_id, self._unreported, seconds, self._actor.policy_version, episode
       )
       self._unreported, seconds, episode = 0, 0.0, None
-      if answer["end"]:
+      if answer["end"] or self._program_stops.is_set():
         raise _EndOfRun()
       if answer["lease"] > 0:
         break
@@ -383,6 +393,7 @@ class EvaluatorNode:
     self._monitor.evaluator_started()
     try:
       while True:
+        _check_stop()
         answer = self._monitor.evaluation_due()
         if answer["end"]:
           return

@@ -1,4 +1,4 @@
-"""Tests of `temper.agents.variable_sources`: caches and patience, with a source that is told what to do."""
+"""Tests of `temper.agents.variable_sources`: caches and patience, with a source told what to do."""
 
 import threading
 import time

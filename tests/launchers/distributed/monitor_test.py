@@ -1,4 +1,4 @@
-"""Tests of the monitor: steps are leased exactly, rows are written once, the run ends as it should."""
+"""Tests of the monitor: steps are leased exactly, rows written once, the run ends as it should."""
 
 import os
 import threading

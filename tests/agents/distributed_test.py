@@ -1,0 +1,64 @@
+"""Tests of `temper.agents.distributed`: Launchpad programs of all agents, run as threads."""
+
+import subprocess
+import sys
+
+import pytest
+
+from temper.agents import crr
+from temper.agents import sac
+from temper.utils import fakes
+
+
+def _environment(evaluation):
+  del evaluation
+  return fakes.PointMass(seed=0)
+
+
+# As dm-acme's own test of its distributed agent, in a process of its own: actors never end.
+_PROGRAM = """
+import functools, os
+from absl import flags
+import launchpad as lp
+from temper.agents import svg0_prior
+from temper.utils import fakes
+
+flags.FLAGS(["test"])
+program = svg0_prior.DistributedSVG0(
+  lambda evaluation: fakes.PointMass(seed=0),
+  functools.partial(
+    svg0_prior.make_default_networks, policy_layer_sizes=(8,), critic_layer_sizes=(8,)
+  ),
+  num_actors=2, num_caches=1, batch_size=8, min_replay_size=40, sequence_length=4,
+).build()
+(node,) = program.groups["learner"]
+node.disable_run()
+lp.launch(program, lp.LaunchType.LOCAL_MULTI_THREADING)
+learner = node.create_handle().dereference()
+for _ in range(5):
+  learner.step()
+print(sorted(program.groups), int(learner.get_variables(["num_steps"])[0][0]), flush=True)
+os._exit(0)
+"""
+
+
+def test_a_program_of_svg0_learns_from_its_actors():
+  result = subprocess.run(
+    [sys.executable, "-c", _PROGRAM], capture_output=True, text=True, timeout=120, check=False
+  )
+  assert result.returncode == 0, result.stderr[-3_000:]
+  groups = ["actor", "cacher", "counter", "evaluator", "learner", "replay"]
+  assert result.stdout.strip().splitlines()[-1] == f"{groups} 5"
+
+
+@pytest.mark.parametrize(
+  "make",
+  [
+    lambda: sac.DistributedSAC(_environment, num_actors=3),
+    lambda: crr.DistributedCRR(_environment, num_actors=3, num_caches=2),
+  ],
+  ids=["sac", "crr"],
+)
+def test_other_agents_have_programs(make):
+  program = make().build()
+  assert len(program.groups["actor"]) == 3 and len(program.groups["replay"]) == 1

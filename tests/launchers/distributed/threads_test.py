@@ -1,0 +1,157 @@
+"""Tests of whole runs whose nodes are threads: counts, rates, endings, resume, every agent."""
+
+import json
+import os
+
+import distributed_cases
+import numpy as np
+import pytest
+
+from temper.agents import crr
+from temper.agents import sac
+from temper.launchers.distributed import board as board_lib
+from temper.launchers.distributed.launch_config import LaunchConfig
+from temper.launchers.distributed.launch_config import LaunchKind
+from temper.launchers.distributed.run import run_distributed
+from temper.launchers.outcomes import SettingsError
+from temper.launchers.outcomes import TrainingFailed
+from temper.launchers.run_directory import RunDirectory
+from temper.launchers.stopping import StopRequested
+from temper.launchers.stopping import StopSignal
+from temper.utils import checkpointing
+from temper.utils import fakes
+
+
+def _launch(**changes):
+  return LaunchConfig(**{"kind": LaunchKind.LOCAL_MT, "num_actors": 2, **changes})
+
+
+class _StopAt(StopSignal):
+  """As if the user pressed Ctrl-C once so many steps are done."""
+
+  def __init__(self, directory, steps):
+    super().__init__()
+    self._board = board_lib.Board(os.path.join(str(directory), ".program"))
+    self._steps = steps
+
+  def check(self):
+    status = self._board.status()
+    if status is not None and status["steps"] >= self._steps:
+      raise StopRequested(2)
+
+
+class _BrokenPointMass(fakes.PointMass):
+  """Fails in its third episode."""
+
+  episodes = 0
+
+  def reset(self):
+    self.episodes += 1
+    if self.episodes > 3:
+      raise RuntimeError("the joint is broken")
+    return super().reset()
+
+
+@pytest.fixture(name="finished", scope="module")
+def _finished(tmp_path_factory):
+  directory = tmp_path_factory.mktemp("runs") / "threads"
+  config = distributed_cases.make_config(directory, steps=4_000)
+  return directory, run_distributed(config, _launch(num_caches=1))
+
+
+def test_a_run_does_exactly_its_steps_and_leaves_what_one_process_does(finished):
+  directory, result = finished
+  assert result.steps == 4_000 and set(result.evaluations) == {"deterministic", "stochastic"}
+  distributed_cases.check_logs(directory, 4_000)
+  folder = RunDirectory(str(directory))
+  for path in (folder.config, folder.result, folder.policy, folder.learning_curve, folder.best):
+    assert os.path.exists(path), path
+  assert result.summary["environment_steps"] == 4_000 and result.summary["episodes"] > 150
+  assert os.path.basename(result.checkpoint) == "step_4000"
+  with open(folder.config, encoding="utf-8") as file:
+    record = json.load(file)
+  assert record["distributed"] and record["launch"]["kind"] == "local_mt"
+  assert not {".program", ".replay_scratch"} & set(os.listdir(directory))
+
+
+def test_samples_per_insert_is_held_under_load(finished):
+  directory, _ = finished
+  *_, last = distributed_cases.rows(directory, "program")
+  asked = distributed_cases.SAMPLES_PER_INSERT * distributed_cases.SEQUENCE_LENGTH
+  np.testing.assert_allclose(float(last["samples_per_insert"]), asked, rtol=0.02)
+
+
+def test_evaluations_are_played_while_training(finished):
+  directory, _ = finished
+  steps = [int(row["step"]) for row in distributed_cases.rows(directory, "evaluation")]
+  assert steps[0] < 500 and len([s for s in steps if s < 4_000]) >= 2 and steps[-1] == 4_000
+
+
+def test_variables_reach_the_actors(finished):
+  directory, _ = finished
+  rows = distributed_cases.rows(directory, "program")
+  learnt = [row for row in rows if int(row["learner_steps"]) > 200]
+  ages = [float(row["variable_age_steps"]) for row in learnt]
+  # The cache holds them for a second at most.
+  assert learnt and min(ages) < 0.9 * int(learnt[-1]["learner_steps"])
+
+
+def test_a_run_that_is_stopped_goes_on_where_it_was(tmp_path):
+  directory = tmp_path / "run"
+  config = distributed_cases.make_config(directory, steps=1_200, eval_every=0)
+  launch = _launch(num_evaluators=0)
+  stopped = run_distributed(config, launch, _StopAt(directory, 300))
+  assert stopped.stop is not None and stopped.stop.exit_code == 130
+  assert 300 <= stopped.steps < 1_200
+  saved = checkpointing.read_state(stopped.checkpoint)["state"]
+  assert saved["run"]["steps"] == stopped.steps
+  result = run_distributed(config, launch)
+  assert result.stop is None and result.steps == 1_200
+  assert result.summary["learner_steps"] >= saved["counter"].get("learner_steps", 0)
+  distributed_cases.check_logs(directory, 1_200)
+  # And one that is done is only evaluated again.
+  assert run_distributed(config, launch).steps == 1_200
+
+
+def test_an_error_in_an_actor_ends_the_run_and_is_told(tmp_path):
+  config = distributed_cases.make_config(tmp_path / "run", environment=_BrokenPointMass)
+  with pytest.raises(TrainingFailed, match="actor_[01] failed: RuntimeError: the joint is broken"):
+    run_distributed(config, _launch(num_evaluators=0))
+  assert ".program" not in os.listdir(tmp_path / "run")
+
+
+def test_a_run_of_one_process_is_not_taken_for_a_distributed_one(tmp_path, finished):
+  directory, _ = finished
+  other = distributed_cases.make_config(directory, seed=5)
+  with pytest.raises(SettingsError, match="seed: 0 there, 5 asked for"):
+    run_distributed(other, _launch())
+
+
+@pytest.mark.parametrize("agent", ["sac", "crr"])
+def test_other_agents_run_too(tmp_path, agent):
+  sizes = {"policy_layer_sizes": (8,), "critic_layer_sizes": (8,), "batch_size": 4}
+  if agent == "sac":
+    builder = sac.SACBuilder(sac.SACConfig(warm_up_steps=30, min_replay_size=50, **sizes))
+  else:
+    builder = crr.CRRBuilder(
+      crr.CRRConfig(sequence_length=4, lstm_size=None, min_replay_size=50, **sizes)
+    )
+  config = distributed_cases.make_config(
+    tmp_path / "run", builder=builder, steps=300, eval_every=0, checkpoint_every=0
+  )
+  result = run_distributed(config, _launch(num_evaluators=0))
+  assert result.steps == 300 and result.summary["learner_steps"] > 0
+
+
+def test_environments_of_ones_own_are_made_in_each_node(tmp_path):
+  made = []
+
+  def make():
+    made.append(fakes.PointMass())
+    return made[-1]
+
+  config = distributed_cases.make_config(
+    tmp_path / "run", environment=make, steps=100, eval_every=0
+  )
+  run_distributed(config, _launch(num_evaluators=0))
+  assert len(made) == len({id(environment) for environment in made}) >= 3
