@@ -7,12 +7,13 @@ import pytest
 
 from temper.agents import crr
 from temper.agents import sac
+from temper.utils import environments
 from temper.utils import fakes
 
 
 def _environment(evaluation):
   del evaluation
-  return fakes.PointMass(seed=0)
+  return environments.environment_factory(fakes.PointMass)(0)
 
 
 # As dm-acme's own test of its distributed agent, in a process of its own: actors never end.
@@ -21,11 +22,12 @@ import functools, os
 from absl import flags
 import launchpad as lp
 from temper.agents import svg0_prior
+from temper.utils import environments
 from temper.utils import fakes
 
 flags.FLAGS(["test"])
 program = svg0_prior.DistributedSVG0(
-  lambda evaluation: fakes.PointMass(seed=0),
+  lambda evaluation: environments.environment_factory(fakes.PointMass)(0),
   functools.partial(
     svg0_prior.make_default_networks, policy_layer_sizes=(8,), critic_layer_sizes=(8,)
   ),

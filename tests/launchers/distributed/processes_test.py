@@ -57,20 +57,20 @@ class _SlowPointMass(fakes.PointMass):
 def test_killed_actors_and_learners_come_back_and_the_run_ends_well(tmp_path):
   directory = tmp_path / "run"
   watch = distributed_cases.Watch(directory)
-  config = distributed_cases.make_config(directory, steps=2_200, environment=_SlowPointMass)
-  launch = LaunchConfig(num_actors=2, num_caches=1)
+  config = distributed_cases.make_config(directory, steps=1_600, environment=_SlowPointMass)
+  launch = LaunchConfig(num_actors=2)
   result = _kill_while(
     watch,
     lambda: run_distributed(config, launch),
-    [(450, "actor_1"), (700, "learner"), (900, "evaluator_0"), (1_000, "cacher_0")],
+    [(450, "actor_1"), (700, "learner"), (900, "evaluator_0")],
   )
-  assert result.steps == 2_200
+  assert result.steps == 1_600
   assert not watch.left(), "processes are left"
   assert not {".program", ".replay_scratch"} & set(os.listdir(directory))
-  distributed_cases.check_logs(directory, 2_200)
+  distributed_cases.check_logs(directory, 1_600)
   *_, last = distributed_cases.rows(directory, "program")
-  assert last["restarts"] == "4"
-  names = {"replay", "monitor", "learner", "actor_0", "actor_1", "evaluator_0", "cacher_0"}
+  assert last["restarts"] == "3"
+  names = {"replay", "monitor", "learner", "actor_0", "actor_1", "evaluator_0"}
   logs = set(os.listdir(os.path.join(RunDirectory(str(directory)).logs, "nodes")))
   assert {f"{name}.log" for name in names} <= logs
 
