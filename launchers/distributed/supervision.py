@@ -129,11 +129,11 @@ class _Supervisor:
 
   def run(self) -> None:
     """Keeps the node going; returns when it has done its work or the run goes on without it."""
-    import temper.launchers.distributed.nodes  # noqa: F401 Before the fork, thus once.
-
     # Ctrl-C reaches all processes of the terminal; what it means is for the launcher to say.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     nodes_handler = signal.signal(signal.SIGTERM, self._terminate)
+    import temper.launchers.distributed.nodes  # noqa: F401 Before the fork, thus once.
+
     quick_deaths = 0
     while True:
       begun = time.monotonic()
