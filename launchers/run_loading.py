@@ -139,7 +139,7 @@ class SavedRun:
     """
     spec = self.make_interface().environment_spec if environment_spec is None else environment_spec
     networks = self._make_networks(spec)
-    checkpointing.restore_part(self.checkpoint, _parts(networks))
+    checkpointing.restore_part(self.checkpoint, network_parts(networks))
     return LoadedAgent(self.builder, networks, spec)
 
   def _make_networks(self, spec: specs.EnvironmentSpec) -> Any:
@@ -222,7 +222,7 @@ def environment_source(
   )
 
 
-def _parts(networks: Any) -> dict[str, Any]:
+def network_parts(networks: Any) -> dict[str, Any]:
   """Returns the networks by the names under which learners save them."""
   suffix = "_network"
   return {

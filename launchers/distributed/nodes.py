@@ -20,11 +20,11 @@ import reverb
 
 from temper.agents import actor as actor_lib
 from temper.agents import learner as learner_lib
-from temper.agents import policies
 from temper.agents import variable_sources
 from temper.launchers import best_checkpoints
 from temper.launchers import evaluating
 from temper.launchers import run_checkpoint
+from temper.launchers import run_loading
 from temper.launchers import training
 from temper.launchers.distributed.settings import RunSettings
 from temper.utils import environment_wrappers
@@ -32,7 +32,6 @@ from temper.utils import replay_client
 from temper.utils import replay_server
 from temper.utils import replay_watch
 from temper.utils.checkpointing import Checkpointer
-from temper.utils.policy_kinds import PolicyKind
 from temper.utils.progress import Progress
 
 _REPORT_SECONDS = 0.2
@@ -360,13 +359,12 @@ class EvaluatorNode:
     self._environment = environments.make(config.seed)
     networks = _make_networks(settings)
     policy, critic = builder.make_policy(networks), builder.make_critic(networks)
-    # Whatever way of acting a best checkpoint may be asked for later.
-    everything = policies.PolicyChoice(PolicyKind.BOLTZMANN)
+    # All of them, since a best checkpoint is loaded whole.
+    self._trackables = run_loading.network_parts(networks)
     self._variables = variable_utils.VariableClient(
       client=variable_sources.PatientSource(source),
-      variables=everything.variables(policy, critic),
+      variables={name: network.variables for name, network in self._trackables.items()},
     )
-    self._trackables = {"policy": policy, "critic": networks.critic_network}
     self._evaluator = evaluating.Evaluator(
       environments,
       self._environment,

@@ -87,6 +87,14 @@ def test_evaluations_are_played_while_training(finished):
   assert steps[0] < 500 and len([s for s in steps if s < 4_000]) >= 2 and steps[-1] == 4_000
 
 
+def test_the_best_networks_are_kept_whole(finished):
+  directory, _ = finished
+  (path,) = checkpointing.complete_checkpoints(
+    os.path.join(RunDirectory(str(directory)).best, "deterministic")
+  )
+  assert checkpointing.read_state(path)["trackables"] == ["critic", "policy", "prior"]
+
+
 def test_variables_reach_the_actors(finished):
   directory, _ = finished
   rows = distributed_cases.rows(directory, "program")
