@@ -8,6 +8,8 @@ import reverb
 import tensorflow as tf
 import tree
 
+from temper.utils import strategies
+
 Dataset = Union[tf.data.Dataset, Iterator[reverb.ReplaySample]]
 
 
@@ -74,13 +76,9 @@ def names_of_non_finite(tensors: Mapping[str, Any], strategy: tf.distribute.Stra
 
 
 def _distribute(dataset: tf.data.Dataset, strategy: tf.distribute.Strategy) -> Iterator[Any]:
-  replicas = strategy.num_replicas_in_sync
   for leaf in tree.flatten(dataset.element_spec):
-    if leaf.shape.rank and leaf.shape[0] is not None and leaf.shape[0] % replicas:
-      raise ValueError(
-        f"A batch of {leaf.shape[0]} cannot be shared equally by {replicas} replicas; choose "
-        f"a batch size that is a multiple of {replicas}."
-      )
+    if leaf.shape.rank and leaf.shape[0] is not None:
+      strategies.batch_per_replica(leaf.shape[0], strategy)
   # One server feeds all replicas of this process: there are no files to share out.
   options = tf.data.Options()
   options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF

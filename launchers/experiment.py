@@ -34,6 +34,7 @@ from temper.utils import evaluation
 from temper.utils import numbered_starts
 from temper.utils import plotting
 from temper.utils import run_loggers
+from temper.utils import strategies
 from temper.utils.checkpointing import Checkpointer
 from temper.utils.progress import Progress
 from temper.utils.progress import rates_per_second
@@ -85,7 +86,12 @@ class _Run:
     cleanup.callback(self._test_environment.close)
     self._spec = specs.make_environment_spec(self._test_environment)
     signal.check()
-    networks = config.networks_factory(self._spec) if config.networks_factory else None
+    strategy = strategies.make_strategy(config.strategy)
+    learning_on = strategies.description(strategy, config.builder.config.batch_size)
+    networks = None
+    if config.networks_factory is not None:
+      with strategy.scope():
+        networks = config.networks_factory(self._spec)
     self._directory.check(self._record)
     cleanup.callback(self._directory.claim().release)
 
@@ -99,6 +105,7 @@ class _Run:
       networks=networks,
       counter=self._counter,
       logger=loggers.NoOpLogger(),
+      strategy=strategy,
       seed=config.seed,
       behaviour_policy=config.behaviour_policy,
       replay_checkpoint=self._checkpoint,
@@ -146,6 +153,7 @@ class _Run:
     self._progress.note(
       f"Acting while training: {config.behaviour_policy}; in evaluations: {config.eval_policy}."
     )
+    self._progress.note(learning_on)
     self._progress.note(f"{command_line.threads_text()} --intra_op_threads changes it.")
     schedule = config.builder.make_update_schedule()
     if not schedule.updates_due(config.steps):

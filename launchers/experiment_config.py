@@ -11,7 +11,9 @@ from temper.launchers import training
 from temper.launchers.callbacks import RunCallbacks
 from temper.launchers.early_stop import EarlyStop
 from temper.launchers.run_directory import plain
+from temper.utils import checks
 from temper.utils import startup
+from temper.utils.strategy_kinds import StrategyKind
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,7 +27,8 @@ class ExperimentConfig:
     steps: environment steps of the whole run, those before a resume included.
     directory: folder of the run; nothing is written elsewhere. A run in it is resumed.
     seed: an integer in [0, 2**31): networks, actions, replay and start states.
-    networks_factory: makes the agent's networks from the environment spec; None takes its defaults.
+    networks_factory: makes the agent's networks from the environment spec, inside of the strategy's
+      scope; None takes its defaults.
     environment_options: `max_episode_steps` and the like, see `temper.utils.environments`.
     agent_name, environment_name: for texts and config.json; None takes the builder's class and the
       environment's name.
@@ -34,6 +37,7 @@ class ExperimentConfig:
     fixed_start: whether each training episode begins as the first one of the seed does, so that the
       agent learns from one start state. Evaluations keep varied starts.
     early_stop: ends training before its steps are done; None never does.
+    strategy: the devices that share the learner's batches. A resume may name others.
     behaviour_policy: how the agent acts while it trains, RAW or BOLTZMANN.
     eval_policy: how it acts in evaluations while training. At the end MEAN and RAW are evaluated,
       and this one if it is neither.
@@ -63,6 +67,7 @@ class ExperimentConfig:
   notes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   fixed_start: bool = False
   early_stop: Optional[EarlyStop] = None
+  strategy: StrategyKind = StrategyKind.AUTO
   behaviour_policy: policies.PolicyChoice = policies.RAW
   eval_policy: policies.PolicyChoice = policies.MEAN
   eval_episodes: int = 20
@@ -82,6 +87,8 @@ class ExperimentConfig:
         raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1.")
     if not 0 <= self.seed < 2**31:
       raise ValueError(f"seed is {self.seed}; it must be an integer from 0 to {2**31 - 1}.")
+    # A frozen dataclass allows no other way.
+    object.__setattr__(self, "strategy", checks.member("strategy", self.strategy, StrategyKind))
     if not self.directory:
       raise ValueError("directory is empty; a run needs a folder of its own.")
     self.schedule()  # Refuses periods that make no sense.
@@ -110,7 +117,8 @@ class ExperimentConfig:
       "run": {
         field.name: getattr(self, field.name)
         for field in dataclasses.fields(self)
-        if field.type in (int, bool, float, policies.PolicyChoice, Optional[EarlyStop])
+        if field.type
+        in (int, bool, float, policies.PolicyChoice, StrategyKind, Optional[EarlyStop])
         and field.name not in ("seed", "fixed_start")
       },
       "versions": {"temper-rl": startup.version(), **startup.stack_versions()},

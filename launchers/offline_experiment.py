@@ -34,6 +34,7 @@ from temper.utils import evaluation
 from temper.utils import plotting
 from temper.utils import run_loggers
 from temper.utils import snapshots
+from temper.utils import strategies
 from temper.utils.checkpointing import Checkpointer
 from temper.utils.datasets import opening
 from temper.utils.datasets import windows
@@ -114,6 +115,8 @@ class _Run:
     agent_config, self._derived = offline_data.with_value_range(
       config.config, config.values_from_data, self._data.episodes
     )
+    self._strategy = strategies.make_strategy(config.strategy)
+    self._learning_on = strategies.description(self._strategy, agent_config.batch_size)
     self._record = config.record(agent_config, self._data.identity())
     self._directory.check(self._record)
     cleanup.callback(self._directory.claim().release)
@@ -204,6 +207,7 @@ class _Run:
       batches,
       observation_statistics=self._data.statistics,
       counter=self._counter,
+      strategy=self._strategy,
       seed=self._config.seed,
     )
 
@@ -228,6 +232,7 @@ class _Run:
     """Says what was found, what was derived from it, and what will be evaluated."""
     config, note = self._config, self._progress.note
     note(str(self._data.summary))
+    note(self._learning_on)
     for line in self._data.episodes.notes:
       note(f"{self._data.episodes.path}: {line}.")
     if self._derived:

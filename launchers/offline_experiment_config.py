@@ -8,8 +8,10 @@ from temper.agents import policies
 from temper.launchers import training
 from temper.launchers.callbacks import RunCallbacks
 from temper.launchers.run_directory import plain
+from temper.utils import checks
 from temper.utils import startup
 from temper.utils.datasets import episodes
+from temper.utils.strategy_kinds import StrategyKind
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,6 +39,7 @@ class OfflineExperimentConfig:
       environment's name.
     title: the agent's name in the picture and the table; None takes `agent_name`.
     notes: further JSON-able facts for config.json.
+    strategy: the devices that share the learner's batches. A resume may name others.
     eval_policies: how actions are taken in evaluations, at most one policy of a kind; each is
       evaluated on its own. None: `default_policies` of the agent's config.
     eval_every: steps between evaluations while training; 0 is never.
@@ -67,6 +70,7 @@ class OfflineExperimentConfig:
   environment_name: Optional[str] = None
   title: Optional[str] = None
   notes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  strategy: StrategyKind = StrategyKind.AUTO
   eval_policies: Optional[tuple[policies.PolicyChoice, ...]] = None
   eval_every: int = 1_000
   eval_episodes: int = 20
@@ -85,6 +89,8 @@ class OfflineExperimentConfig:
         raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1.")
     if not 0 <= self.seed < 2**31:
       raise ValueError(f"seed is {self.seed}; it must be an integer from 0 to {2**31 - 1}.")
+    # A frozen dataclass allows no other way.
+    object.__setattr__(self, "strategy", checks.member("strategy", self.strategy, StrategyKind))
     if not self.directory:
       raise ValueError("directory is empty; a run needs a folder of its own.")
     kinds = [choice.kind for choice in self.policies]
@@ -127,7 +133,7 @@ class OfflineExperimentConfig:
     run: list[str] = [
       *("steps", "policies", "eval_every", "eval_episodes", "eval_episodes_training"),
       *("log_every", "checkpoint_every", "checkpoint_minutes", "checkpoints_to_keep"),
-      *("gif", "values_from_data"),
+      *("gif", "values_from_data", "strategy"),
     ]
     record = {
       "agent": self.agent_name or getattr(self.builder_class, "__name__", "agent"),

@@ -20,6 +20,7 @@ from temper.launchers.command_line import Flag
 from temper.launchers.distributed.launch_config import LaunchKind
 from temper.launchers.early_stop import EarlyStop
 from temper.utils.policy_kinds import PolicyKind
+from temper.utils.strategy_kinds import StrategyKind
 
 _PROGRAM = "python -m temper.launchers.train"
 
@@ -33,7 +34,10 @@ RUNNER_DEFAULTS = {
 }
 
 # Flags that are fields of the experiment as they are.
-_PASSED_ON = (*RUNNER_DEFAULTS, "seed", "fixed_start", "eval_episodes", "gif", "wandb_project")
+_PASSED_ON = (
+  *RUNNER_DEFAULTS,
+  *("seed", "fixed_start", "eval_episodes", "gif", "strategy", "wandb_project"),
+)
 
 _EARLY_STOP_PATIENCE = 10
 
@@ -111,6 +115,14 @@ _FLAGS: Sequence[Flag] = (
     "vary in any case.",
   ),
   *launch_flags.FLAGS,
+  Flag(
+    "strategy",
+    [kind.value for kind in StrategyKind],
+    StrategyKind.AUTO.value,
+    None,
+    "Devices that share the learner's batches: auto (all GPUs if there are several, else one "
+    "device), one_device, mirrored, or tpu.",
+  ),
   Flag("wandb_project", "string", None, None, "Project of Weights & Biases to log to as well."),
   *environment_flags.FLAGS,
   Flag("gif", "boolean", True, None, "Whether to film an episode at the end."),

@@ -17,6 +17,7 @@ from temper.launchers import presets
 from temper.launchers import stopping
 from temper.launchers.command_line import Flag
 from temper.utils.policy_kinds import PolicyKind
+from temper.utils.strategy_kinds import StrategyKind
 
 if TYPE_CHECKING:
   from temper.agents import policies
@@ -35,7 +36,7 @@ RUNNER_DEFAULTS = {
 # Flags that are fields of the experiment by the same names.
 _PASSED_ON = (
   *("seed", "eval_episodes", "eval_episodes_training"),
-  *("normalise_observations", "gif", "wandb_project"),
+  *("normalise_observations", "gif", "strategy", "wandb_project"),
 )
 
 _AUTO = "auto"
@@ -108,6 +109,14 @@ _FLAGS: Sequence[Flag] = (
     None,
     0,
     "Minutes between checkpoints, beside those by steps; 0 for none.",
+  ),
+  Flag(
+    "strategy",
+    [kind.value for kind in StrategyKind],
+    StrategyKind.AUTO.value,
+    None,
+    "Devices that share the learner's batches: auto (all GPUs if there are several, else one "
+    "device), one_device, mirrored, or tpu.",
   ),
   Flag("wandb_project", "string", None, None, "Project of Weights & Biases to log to as well."),
   *environment_flags.FLAGS,
