@@ -128,7 +128,11 @@ def test_the_flag_is_read_and_what_it_needs_is_asked_for(tmp_path, monkeypatch, 
 
 def test_an_offline_run_shares_its_batches(point_mass_file, tmp_path, capsys):
   config = crr.CRRConfig(
-    batch_size=4, sequence_length=4, policy_layer_sizes=(8,), critic_layer_sizes=(8,)
+    batch_size=4,
+    sequence_length=3,
+    lstm_size=None,
+    policy_layer_sizes=(8,),
+    critic_layer_sizes=(8,),
   )
   asked = {
     "builder_class": crr.CRRBuilder,

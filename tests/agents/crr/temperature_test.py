@@ -125,10 +125,11 @@ def test_opaque_networks_are_as_good():
   assert rows[0]["policy_loss"] == pytest.approx(rows[1]["policy_loss"], rel=1e-5)
 
 
+@pytest.mark.parametrize("kind", ["fixed", "three_stage"])
 @pytest.mark.parametrize("strategy", [tf.distribute.MirroredStrategy])
-def test_replicas_equal_one_device_with_the_whole_batch(strategy):
+def test_replicas_equal_one_device_with_the_whole_batch(strategy, kind):
   # Behaviour cloning, since replicas draw actions of their own.
-  options = dict(temperature="three_stage", policy_improvement_modes="all")
+  options = dict(temperature=_Config(kind=kind), policy_improvement_modes="all")
   _, _, temperature, rows = _run(**options)
   _, _, shared, others = _run(strategy=strategy(["CPU:0", "CPU:1"]), **options)
   assert float(shared.alpha) == pytest.approx(float(temperature.alpha), rel=1e-5)

@@ -8,18 +8,34 @@ import sac_cases
 import tensorflow as tf
 
 from temper.agents import sac
+from temper.utils.prioritised_replay import PrioritisedReplay
 from temper.utils.temperature_config import TemperatureConfig
+from temper.utils.temperature_config import TemperatureKind
 
 _STEPS = 4
 
 
-def _run(variant, strategy=None, **options):
+class _Replay:
+  """A client that remembers the priorities that it is given."""
+
+  server_address = "nowhere"
+
+  def __init__(self):
+    self.priorities = []
+
+  def mutate_priorities(self, table, updates):
+    self.priorities.append(updates)
+
+
+def _run(variant, strategy=None, *, replay_client=None, **options):
   config = sac_cases.make_config(
     variant,
-    policy_update_period=2,
-    max_critic_gradient_norm=0.5,
-    temperature=TemperatureConfig(learning_rate=1e-2, initial_alpha=0.5),
-    **options,
+    **{
+      "policy_update_period": 2,
+      "max_critic_gradient_norm": 0.5,
+      "temperature": TemperatureConfig(learning_rate=1e-2, initial_alpha=0.5),
+      **options,
+    },
   )
   with (strategy or tf.distribute.get_strategy()).scope():
     networks = sac.SACBuilder(config).make_networks(sac_cases.SPEC)
@@ -27,7 +43,11 @@ def _run(variant, strategy=None, **options):
     networks.policy_network = sac_cases.FixedNoisePolicy(lambda x: x, (8,), (2,), seed=3)
     networks.init(sac_cases.SPEC)
   learner = sac_cases.make_learner(
-    config, sac_cases.make_dataset(_STEPS), networks=networks, strategy=strategy
+    config,
+    sac_cases.make_dataset(_STEPS),
+    networks=networks,
+    strategy=strategy,
+    replay_client=replay_client,
   )
   start = sac_cases.values(learner)
   rows = sac_cases.steps(learner, _STEPS // config.updates_per_call)
@@ -59,6 +79,43 @@ def test_replicas_equal_one_device_with_the_whole_batch(variant):
       copies = strategy.experimental_local_results(variable)
       assert len(copies) == 2
       np.testing.assert_array_equal(*copies)
+
+
+def _assert_equal(learner, rows, reference, expected_rows):
+  for mine, other in zip(rows, expected_rows):
+    for name in mine.keys() - {"walltime"}:
+      assert mine[name] == pytest.approx(other[name], rel=1e-5, abs=1e-5), name
+  values = sac_cases.values(learner)
+  for name, value in sac_cases.values(reference).items():
+    np.testing.assert_allclose(values[name], value, rtol=1e-5, atol=1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in TemperatureKind if kind.value != "gradient"])
+def test_replicas_hold_one_temperature_of_any_kind(kind):
+  options = {"temperature": TemperatureConfig(kind=kind), "policy_update_period": 1}
+  reference, _, rows = _run("twin_target", **options)
+  strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+  learner, _, replicated_rows = _run("twin_target", strategy, **options)
+  _assert_equal(learner, replicated_rows, reference, rows)
+
+
+@pytest.mark.parametrize("variant", sac_cases.VARIANTS)
+def test_replicas_weigh_and_rank_prioritised_samples_as_one_device_does(variant):
+  options = {"prioritised_replay": PrioritisedReplay(anneal_steps=3)}
+  clients = _Replay(), _Replay()
+  reference, _, rows = _run(variant, replay_client=clients[0], **options)
+  strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+  learner, _, replicated_rows = _run(variant, strategy, replay_client=clients[1], **options)
+  _assert_equal(learner, replicated_rows, reference, rows)
+  for one in (reference, learner):
+    one._priority_writer.flush()
+  one, two = (client.priorities for client in clients)
+  assert len(one) == len(two) == _STEPS
+  for written, expected in zip(two, one):
+    # Each replica's items, none of them twice.
+    assert written.keys() == expected.keys() and len(written) == sac_cases.BATCH_SIZE
+    for key, priority in expected.items():
+      assert written[key] == pytest.approx(priority, rel=1e-5)
 
 
 def test_several_updates_a_call_under_a_strategy():

@@ -108,10 +108,13 @@ def test_a_larger_alpha_holds_a_higher_entropy():
   assert entropy[3.0] > entropy[0.0] + 0.1
 
 
+@pytest.mark.parametrize("kind", ["gradient", "two_stage", "scheduled"])
 @pytest.mark.parametrize("strategy", [tf.distribute.MirroredStrategy])
-def test_replicas_equal_one_device_with_the_whole_batch(strategy):
-  _, one, temperature, rows = _run(temperature="gradient")
-  _, two, shared, others = _run(temperature="gradient", strategy=strategy(["CPU:0", "CPU:1"]))
+def test_replicas_equal_one_device_with_the_whole_batch(strategy, kind):
+  _, one, temperature, rows = _run(temperature=_Config(kind=kind))
+  _, two, shared, others = _run(
+    temperature=_Config(kind=kind), strategy=strategy(["CPU:0", "CPU:1"])
+  )
   _assert_equal(one, two, rtol=1e-4, atol=1e-4)
   assert float(shared.alpha) == pytest.approx(float(temperature.alpha), rel=1e-5)
   for row, other in zip(rows, others):
