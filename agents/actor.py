@@ -1,7 +1,7 @@
 """An actor whose policy, choice of actions and extras are one compiled function."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Callable, NamedTuple, Optional
+from typing import Any, Callable, NamedTuple, Optional, Union
 
 from absl import logging
 from acme import adders
@@ -9,6 +9,7 @@ from acme import core
 from acme import specs
 from acme import types
 from acme.tf import variable_utils
+from acme.utils import observers
 import dm_env
 import numpy as np
 import tensorflow as tf
@@ -16,6 +17,7 @@ import tensorflow_probability as tfp
 import tree
 
 from temper.agents import policies
+from temper.utils import variable_client as variable_client_lib
 
 
 class Extra(NamedTuple):
@@ -46,6 +48,9 @@ class WarmUp(NamedTuple):
 
 Extras = Mapping[str, Extra]
 
+# Ours measures how old the variables are.
+VariableClient = Union[variable_client_lib.VariableClient, variable_utils.VariableClient]
+
 
 def extras_spec(extras: Extras) -> dict[str, specs.Array]:
   """Returns the specs of extras by name, for a table's signature."""
@@ -63,7 +68,7 @@ class Actor(core.Actor):
     self,
     policy: policies.ActingPolicy,
     adder: Optional[adders.Adder] = None,
-    variable_client: Optional[variable_utils.VariableClient] = None,
+    variable_client: Optional[VariableClient] = None,
     *,
     seed: int = 0,
     extras: Optional[Extras] = None,
@@ -201,6 +206,15 @@ class Actor(core.Actor):
     """The learner step whose policy acts."""
     return self._policy_version()
 
+  def metrics(self) -> dict[str, float]:
+    """Returns how old the policy's variables were since this was asked last, if that is known.
+
+    See `temper.utils.variable_client.VariableClient.metrics`.
+    """
+    if isinstance(self._variable_client, variable_client_lib.VariableClient):
+      return self._variable_client.metrics()
+    return {}
+
   def state(self) -> dict[str, Any]:
     """Returns what decides the next draws, as JSON can represent it.
 
@@ -225,6 +239,26 @@ class Actor(core.Actor):
     if len(saved) != len(initial):
       raise ValueError(f"{len(saved)} recurrent states were saved; the policy has {len(initial)}.")
     self._set_state([tf.constant(x, leaf.dtype, leaf.shape) for x, leaf in zip(saved, initial)])
+
+
+class ActorMetrics(observers.EnvLoopObserver):
+  """Adds an actor's metrics to what `acme.EnvironmentLoop` logs of each episode."""
+
+  def __init__(self, actor: Actor):
+    """Takes the actor of the loop."""
+    self._actor = actor
+
+  def observe_first(self, env: dm_env.Environment, timestep: dm_env.TimeStep) -> None:
+    """Sees nothing of the environment."""
+
+  def observe(
+    self, env: dm_env.Environment, timestep: dm_env.TimeStep, action: types.NestedArray
+  ) -> None:
+    """Sees nothing of the environment."""
+
+  def get_metrics(self) -> dict[str, Union[int, float]]:
+    """Returns the actor's metrics."""
+    return {**self._actor.metrics()}
 
 
 def _diverged(observation: types.NestedArray) -> str:

@@ -1,14 +1,13 @@
 """The contract between an agent and what runs it."""
 
 import abc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic, Optional, TypeVar
 
 from acme import adders
 from acme import core
 from acme import specs
 from acme import types
-from acme.tf import variable_utils
 from acme.utils import counting
 from acme.utils import loggers
 import numpy as np
@@ -23,6 +22,7 @@ from temper.agents import learner_data
 from temper.agents import policies
 from temper.utils import replay_rates
 from temper.utils import replay_row_store
+from temper.utils import variable_client
 
 Config = TypeVar("Config")
 Networks = TypeVar("Networks")
@@ -164,17 +164,26 @@ class AgentBuilder(abc.ABC, Generic[Config, Networks]):
     policy = choice.make(policy_network, critic_network, action_spec)
     client = None
     if variable_source is not None:
-      version = tf.Variable(0, dtype=tf.int32, trainable=False)
       variables = choice.variables(policy_network, critic_network)
-      config: Any = self._config
-      client = variable_utils.VariableClient(
-        client=variable_source,
-        variables={**variables, "num_steps": [version]},
-        update_period=config.variable_update_period,
-      )
-      client.update_and_wait()
-      kwargs.setdefault("policy_version", lambda: int(version.numpy()))
+      client = self._make_variable_client(variable_source, variables)
+      version = client
+      kwargs.setdefault("policy_version", lambda: version.num_steps)
     return actor_lib.Actor(policy, adder, client, extras=self.extras, **kwargs)
+
+  def _make_variable_client(
+    self, source: core.VariableSource, variables: Mapping[str, Sequence[tf.Variable]]
+  ) -> variable_client.VariableClient:
+    """Makes the client of an actor, which has the newest variables already."""
+    config: Any = self._config
+    seconds = config.variable_update_seconds
+    client = variable_client.VariableClient(
+      source,
+      variables,
+      period_calls=config.variable_update_period if seconds is None else None,
+      period_seconds=seconds,
+    )
+    client.update_and_wait()
+    return client
 
   @abc.abstractmethod
   def make_learner(

@@ -21,6 +21,7 @@ from temper.utils import checkpointing
 from temper.utils import checks
 from temper.utils import optimizers as optimizer_utils
 from temper.utils import prioritised_replay
+from temper.utils import variable_client
 from temper.utils import variables as variable_utils
 
 _SECONDS_BETWEEN_CHECKPOINTS = 600.0
@@ -311,15 +312,22 @@ class Learner(acme.Learner, abc.ABC):
   def get_variables(self, names: Sequence[str]) -> list[list[np.ndarray]]:
     """Returns the variables of the named networks, as arrays.
 
+    "num_steps" are the learner steps, and "served_at" is the time, float64 seconds since the epoch.
+
     Raises:
       KeyError: if there is no network of a name; lists those that there are.
     """
-    unknown = [name for name in names if name not in self._served]
+    # Taken before the variables are read, so that none is taken for newer than it is.
+    times = {variable_client.SERVED_AT: [np.asarray(time.time(), np.float64)]}
+    served = self._served
+    known = sorted({*served, *times})
+    unknown = [name for name in names if name not in known]
     if unknown:
-      raise KeyError(
-        f"There are no variables named {unknown}; this learner serves {sorted(self._served)}."
-      )
-    return [[v.read_value().numpy() for v in self._served[name]] for name in names]
+      raise KeyError(f"There are no variables named {unknown}; this learner serves {known}.")
+    return [
+      times[name] if name in times else [v.read_value().numpy() for v in served[name]]
+      for name in names
+    ]
 
   @property
   def _served(self) -> dict[str, Sequence[tf.Variable]]:

@@ -55,6 +55,7 @@ class CRRConfig:
     replay_table_name: name of the replay table.
     variable_update_period: actor steps between fetches of variables, when the actor lives apart
       from the learner.
+    variable_update_seconds: seconds between them instead; None counts steps.
   """
 
   discount: float = 0.99
@@ -90,6 +91,7 @@ class CRRConfig:
   samples_per_insert: Optional[float] = 32.0
   replay_table_name: str = reverb_adders.DEFAULT_PRIORITY_TABLE
   variable_update_period: int = 1000
+  variable_update_seconds: Optional[float] = None
 
   def __post_init__(self) -> None:
     checks.integer("sequence_length", self.sequence_length, minimum=2)
@@ -118,7 +120,7 @@ class CRRConfig:
       checks.number(name, getattr(self, name), minimum=0)
     for name in ("reward_scale", "init_scale", "beta", "ratio_upper_bound"):
       checks.number(name, getattr(self, name), above=0)
-    for name in ("samples_per_insert", "max_gradient_norm"):
+    for name in ("samples_per_insert", "max_gradient_norm", "variable_update_seconds"):
       checks.number(name, getattr(self, name), above=0, optional=True)
     for name in ("policy_layer_sizes", "critic_layer_sizes"):
       checks.layer_sizes(name, getattr(self, name))

@@ -120,6 +120,7 @@ class SACConfig:
     replay_table_name: name of the replay table.
     variable_update_period: actor steps between fetches of variables, when the actor lives apart
       from the learner.
+    variable_update_seconds: seconds between them instead; None counts steps.
     policy_layer_sizes, critic_layer_sizes: hidden layers of the default networks; the value network
       has the critics'.
     encoder_sharing: which networks share an encoder; see `EncoderSharing`.
@@ -156,6 +157,7 @@ class SACConfig:
   prioritised_replay: Optional[prioritised_lib.PrioritisedReplay] = None
   replay_table_name: str = reverb_adders.DEFAULT_PRIORITY_TABLE
   variable_update_period: int = 1000
+  variable_update_seconds: Optional[float] = None
   policy_layer_sizes: tuple[int, ...] = (256, 256)
   critic_layer_sizes: tuple[int, ...] = (256, 256)
   encoder_sharing: EncoderSharing = EncoderSharing.CRITICS
@@ -189,7 +191,10 @@ class SACConfig:
     checks.number("reward_scale", self.reward_scale, above=0)
     for name in ("policy_learning_rate", "critic_learning_rate", "density_offset"):
       checks.number(name, getattr(self, name), minimum=0, optional=True)
-    for name in ("max_critic_gradient_norm", "samples_per_insert", "output_limit"):
+    for name in (
+      *("max_critic_gradient_norm", "samples_per_insert", "output_limit"),
+      "variable_update_seconds",
+    ):
       checks.number(name, getattr(self, name), above=0, optional=True)
     for name in ("policy_layer_sizes", "critic_layer_sizes"):
       checks.layer_sizes(name, getattr(self, name))

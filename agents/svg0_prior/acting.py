@@ -6,7 +6,6 @@ from typing import Any, Optional
 from acme import adders
 from acme import specs
 from acme import types
-from acme.tf import variable_utils
 import numpy as np
 import sonnet as snt
 
@@ -33,7 +32,7 @@ class SVG0Actor(actor_lib.Actor):
     self,
     policy_network: snt.Module,
     adder: Optional[adders.Adder] = None,
-    variable_client: Optional[variable_utils.VariableClient] = None,
+    variable_client: Optional[actor_lib.VariableClient] = None,
     deterministic_policy: bool = False,
     *,
     choice: Optional[policies.PolicyChoice] = None,

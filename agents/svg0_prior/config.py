@@ -47,6 +47,7 @@ class SVG0Config:
     max_gradient_norm: each network's gradient is clipped to this global norm; None leaves it.
     variable_update_period: actor steps between fetches of variables, when the actor lives apart
       from the learner.
+    variable_update_seconds: seconds between them instead; None counts steps.
     use_prior: whether the default networks have a behaviour prior.
     policy_layer_sizes, critic_layer_sizes, prior_layer_sizes: hidden layers of the default
       networks.
@@ -86,6 +87,7 @@ class SVG0Config:
   prior_learning_rate: float = 1e-4
   max_gradient_norm: Optional[float] = None
   variable_update_period: int = 1000
+  variable_update_seconds: Optional[float] = None
   use_prior: bool = False
   policy_layer_sizes: tuple[int, ...] = (256, 256, 256)
   critic_layer_sizes: tuple[int, ...] = (512, 512, 256)
@@ -124,7 +126,7 @@ class SVG0Config:
       checks.number(name, getattr(self, name), minimum=0)
     for name in ("reward_scale", "init_scale"):
       checks.number(name, getattr(self, name), above=0)
-    for name in ("samples_per_insert", "max_gradient_norm"):
+    for name in ("samples_per_insert", "max_gradient_norm", "variable_update_seconds"):
       checks.number(name, getattr(self, name), above=0, optional=True)
     for name in ("policy_layer_sizes", "critic_layer_sizes", "prior_layer_sizes"):
       checks.layer_sizes(name, getattr(self, name))

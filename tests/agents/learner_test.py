@@ -267,7 +267,7 @@ def test_variables_are_served_by_name():
   (weights,), (steps,) = learner.get_variables(["critic", "num_steps"])
   np.testing.assert_array_equal(weights, np.ones((2, 1)))
   assert steps == 0
-  with pytest.raises(KeyError, match=r"\['actor'\].*\['critic', 'num_steps'\]"):
+  with pytest.raises(KeyError, match=r"\['actor'\].*\['critic', 'num_steps', 'served_at'\]"):
     learner.get_variables(["critic", "actor"])
 
 
