@@ -19,19 +19,21 @@ import tree
 from temper.agents import policies
 from temper.utils import variable_client as variable_client_lib
 
+# Maps the distribution that the policy acted by and the action, both with a batch axis, to a value.
+ComputedExtra = Callable[[tfp.distributions.Distribution, tf.Tensor], tf.Tensor]
+
 
 class Extra(NamedTuple):
   """What an actor stores beside each action.
 
   Attributes:
     spec: shape and dtype of one step's value.
-    compute: maps the distribution that the policy acted by and the action, both with a batch axis,
-      to the value; it is compiled with the policy. None for the policy's version, which the actor
-      itself knows.
+    compute: makes the value of a batch; it is compiled with the policy. None for the policy's
+      version, which the actor itself knows.
   """
 
   spec: specs.Array
-  compute: Optional[Callable[[tfp.distributions.Distribution, tf.Tensor], tf.Tensor]] = None
+  compute: Optional[ComputedExtra] = None
 
 
 class WarmUp(NamedTuple):

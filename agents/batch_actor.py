@@ -1,5 +1,6 @@
 """An actor for several environments at once, which stores nothing: one call acts in all of them."""
 
+from collections.abc import Mapping
 from typing import Any, Callable, Optional
 
 from acme import core
@@ -9,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 import tree
 
+from temper.agents import actor as actor_lib
 from temper.agents import policies
 
 
@@ -19,28 +21,62 @@ class BatchActor:
   before, as those of `temper.agents.actor.Actor` do.
   """
 
-  def __init__(self, policy: policies.ActingPolicy, batch_size: int, *, seed: int = 0):
+  def __init__(
+    self,
+    policy: policies.ActingPolicy,
+    batch_size: int,
+    *,
+    seed: int = 0,
+    extras: Optional[Mapping[str, actor_lib.ComputedExtra]] = None,
+    warm_up: Optional[actor_lib.WarmUp] = None,
+  ):
     """Initialises the actor.
 
     Args:
       policy: what acts.
       batch_size: B, the number of rows.
       seed: seed of the draws.
+      extras: what to compute beside the actions, by name.
+      warm_up: how the first actions are taken, counted over all rows; the call that takes the last
+        of them takes all of its actions so. None: as the others.
     """
     self._policy = policy
+    self._batch_size = batch_size
+    self._warm_up = warm_up
+    self._compute_extras = dict(extras or {})
+    self._extras: dict[str, np.ndarray] = {}
     self._seed = np.int32(seed % (2**31))
     self._num_calls = 0
-    initial = policy.initial_state(batch_size)
-    self._initial = [tf.convert_to_tensor(leaf) for leaf in tree.flatten(initial)]
-    self._structure = initial
-    self._state = [tf.Variable(leaf, trainable=False) for leaf in self._initial]
+    self._state = [
+      tf.Variable(leaf, trainable=False) for leaf in tree.flatten(policy.initial_state(batch_size))
+    ]
     self._begins = np.ones([batch_size], bool)
-    self._act: Optional[Callable[..., Any]] = None
+    # By the policy that it acts by.
+    self._act: dict[policies.ActingPolicy, Callable[..., Any]] = {}
 
   @property
   def choice(self) -> policies.PolicyChoice:
     """How the actor takes actions from its policy."""
     return self._policy.choice
+
+  @property
+  def batch_size(self) -> int:
+    """B, the number of rows."""
+    return self._batch_size
+
+  @property
+  def extras(self) -> dict[str, np.ndarray]:
+    """The extras of the newest actions, `[B, ...]` by name."""
+    return self._extras
+
+  @property
+  def num_calls(self) -> int:
+    """Calls of `select_actions`, which decide the next draws."""
+    return self._num_calls
+
+  @num_calls.setter
+  def num_calls(self, value: int) -> None:
+    self._num_calls = value
 
   def restart(self) -> None:
     """Begins an episode in each row, and the draws anew."""
@@ -61,38 +97,54 @@ class BatchActor:
       ValueError: if an action has NaN or infinity, or the critic's value of it.
     """
     leaves = [np.asarray(leaf) for leaf in tree.flatten(observations)]
-    if self._act is None:
-      self._act = self._compile(observations, leaves)
+    policy = self._policy
+    if self._warm_up is not None:
+      if self._num_calls * self._batch_size < self._warm_up.num_actions:
+        policy = self._warm_up.policy
+    if policy not in self._act:
+      self._act[policy] = self._compile(policy, observations, leaves)
     seed = np.array([self._seed, self._num_calls % (2**31)], np.int32)
     self._num_calls += 1
     begins = tf.constant(self._begins.copy())  # A tensor may share the memory of its array.
-    self._begins[:] = False
+    if policy is self._policy:  # A recurrent one begins after the warm-up.
+      self._begins[:] = False
     try:
-      actions = self._act(tf.constant(seed), begins, *map(tf.constant, leaves))
+      actions, extras = self._act[policy](tf.constant(seed), begins, *map(tf.constant, leaves))
     except tf.errors.InvalidArgumentError as error:
       raise ValueError(f"The policy cannot choose actions. {_DIVERGED}") from error
     actions = tree.map_structure(lambda leaf: leaf.numpy(), actions)
     if not all(np.isfinite(leaf).all() for leaf in tree.flatten(actions)):
       raise ValueError(f"The policy's actions {actions} are not finite. {_DIVERGED}")
+    self._extras = {name: x.numpy() for name, x in zip(self._compute_extras, extras)}
     return actions
 
   def _compile(
-    self, observations: types.NestedArray, leaves: list[np.ndarray]
+    self,
+    policy: policies.ActingPolicy,
+    observations: types.NestedArray,
+    leaves: list[np.ndarray],
   ) -> Callable[..., Any]:
     """Compiles all that the actions take: seed, beginnings and observations in, actions out."""
+    # A warm-up's policy has no state, and leaves the other's as it is.
+    variables = self._state if policy is self._policy else []
 
-    def act(seed: tf.Tensor, begins: tf.Tensor, *leaves: tf.Tensor) -> types.NestedTensor:
+    def act(
+      seed: tf.Tensor, begins: tf.Tensor, *leaves: tf.Tensor
+    ) -> tuple[types.NestedTensor, list[tf.Tensor]]:
+      # In the graph, since an initial state may be learnt.
+      initial_state = policy.initial_state(self._batch_size)
       rows = [
         tf.where(
-          tf.reshape(begins, [-1] + [1] * (initial.shape.rank - 1)), initial, variable.read_value()
+          tf.reshape(begins, [-1] + [1] * (variable.shape.rank - 1)), initial, variable.read_value()
         )
-        for initial, variable in zip(self._initial, self._state)
+        for initial, variable in zip(tree.flatten(initial_state), variables)
       ]
-      state = tree.unflatten_as(self._structure, rows)
-      acted = self._policy(tree.unflatten_as(observations, leaves), state, seed)
-      for variable, leaf in zip(self._state, tree.flatten(acted.next_state)):
+      state = tree.unflatten_as(initial_state, rows)
+      acted = policy(tree.unflatten_as(observations, leaves), state, seed)
+      for variable, leaf in zip(variables, tree.flatten(acted.next_state)):
         variable.assign(leaf)
-      return acted.action
+      compute = self._compute_extras.values()
+      return acted.action, [extra(acted.distribution, acted.action) for extra in compute]
 
     signature = [tf.TensorSpec(leaf.shape, leaf.dtype) for leaf in leaves]
     return tf.function(act, autograph=False).get_concrete_function(

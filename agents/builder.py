@@ -20,6 +20,7 @@ from temper.agents import actor as actor_lib
 from temper.agents import learner as learner_lib
 from temper.agents import learner_data
 from temper.agents import policies
+from temper.agents import vector_actor
 from temper.utils import replay_rates
 from temper.utils import replay_row_store
 from temper.utils import variable_client
@@ -170,16 +171,64 @@ class AgentBuilder(abc.ABC, Generic[Config, Networks]):
       kwargs.setdefault("policy_version", lambda: version.num_steps)
     return actor_lib.Actor(policy, adder, client, extras=self.extras, **kwargs)
 
+  def make_vector_actor(
+    self,
+    policy_network: snt.Module,
+    row_adders: Sequence[adders.Adder],
+    variable_source: Optional[core.VariableSource] = None,
+    *,
+    choice: policies.PolicyChoice = policies.RAW,
+    critic_network: Optional[snt.Module] = None,
+    action_spec: Optional[types.NestedSpec] = None,
+    **kwargs: Any,
+  ) -> vector_actor.VectorActor:
+    """Makes an actor of several environments, which evaluates the policy once for all of them.
+
+    Args:
+      policy_network: what `make_policy` returned.
+      row_adders: one for each environment, each made by `make_adder`.
+      variable_source: as for `make_actor`.
+      choice: how to take actions.
+      critic_network: as for `make_actor`.
+      action_spec: as for `make_actor`.
+      **kwargs: see `temper.agents.vector_actor.VectorActor`.
+
+    Raises:
+      ValueError: if the critic or the spec is needed and missing, or there is no adder.
+    """
+    kwargs.setdefault("warm_up", self.make_warm_up(action_spec))
+    policy = choice.make(policy_network, critic_network, action_spec)
+    client = None
+    if variable_source is not None:
+      variables = choice.variables(policy_network, critic_network)
+      client = self._make_variable_client(
+        variable_source, variables, steps_per_call=len(row_adders)
+      )
+      version = client
+      kwargs.setdefault("policy_version", lambda: version.num_steps)
+    return vector_actor.VectorActor(policy, row_adders, client, extras=self.extras, **kwargs)
+
   def _make_variable_client(
-    self, source: core.VariableSource, variables: Mapping[str, Sequence[tf.Variable]]
+    self,
+    source: core.VariableSource,
+    variables: Mapping[str, Sequence[tf.Variable]],
+    *,
+    steps_per_call: int = 1,
   ) -> variable_client.VariableClient:
-    """Makes the client of an actor, which has the newest variables already."""
+    """Makes the client of an actor, which has the newest variables already.
+
+    Args:
+      source: where they are fetched from.
+      variables: what is written to, by name.
+      steps_per_call: the actor's steps between two calls of its `update`.
+    """
     config: Any = self._config
     seconds = config.variable_update_seconds
+    period = max(config.variable_update_period // max(steps_per_call, 1), 1)
     client = variable_client.VariableClient(
       source,
       variables,
-      period_calls=config.variable_update_period if seconds is None else None,
+      period_calls=period if seconds is None else None,
       period_seconds=seconds,
     )
     client.update_and_wait()
