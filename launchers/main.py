@@ -59,6 +59,10 @@ COMMANDS = {
     "temper.launchers.benchmark_sac",
     "time SAC beside SBX and Stable-Baselines3",
   ),
+  "benchmark-distributed": (
+    "temper.launchers.benchmark_distributed",
+    "measure distributed programs beside dm-acme's, and what limits them",
+  ),
 }
 
 _INTERRUPTED = 130  # What a shell expects of a process that Ctrl-C ended.

@@ -15,6 +15,7 @@ from typing import Any, Callable
 from temper.launchers import scaling_node_worker as nodes
 from temper.launchers import scaling_program_worker as programs
 from temper.launchers import scaling_server_worker as servers
+from temper.launchers import scaling_sizes
 from temper.launchers import timed_worker
 from temper.launchers.benchmark_case import OURS
 from temper.launchers.benchmark_case import THEIRS
@@ -74,11 +75,8 @@ def measure_program(
   Raises:
     WorkerError: if it ended or took too long before it was measured.
   """
-  # Temper's own modules load TensorFlow, which a refused command line need not wait for.
-  from temper.launchers import scaling_sides
-
   with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-    size = scaling_sides.ProgramSize(side, num_actors, environment_seconds, True, folder)
+    size = scaling_sizes.ProgramSize(side, num_actors, environment_seconds, True, folder)
     command = [sys.executable, "-m", programs.__name__, size.to_text(), launch, str(seconds)]
     # dm-acme writes below the home directory.
     variables = {**os.environ, "HOME": folder, "TF_NUM_INTRAOP_THREADS": "1"}

@@ -47,8 +47,9 @@ def make_unit(side: str, work: str, folder: str) -> Callable[[], object]:
   import reverb
 
   from temper.launchers import scaling_sides
+  from temper.launchers import scaling_sizes
 
-  size = scaling_sides.ProgramSize(
+  size = scaling_sizes.ProgramSize(
     side, num_actors=1, environment_seconds=0.0, limited=False, folder=folder
   )
   agent = scaling_sides.make_agent(size)

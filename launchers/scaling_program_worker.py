@@ -2,7 +2,7 @@
 
 python -m temper.launchers.scaling_program_worker SIZE LAUNCH SECONDS
 
-SIZE is JSON of `scaling_sides.ProgramSize`, LAUNCH local_mt or local_mp, SECONDS how long to
+SIZE is JSON of `scaling_sizes.ProgramSize`, LAUNCH local_mt or local_mp, SECONDS how long to
 measure. The rates are written into `rates.json` in the size's folder.
 """
 
@@ -43,7 +43,7 @@ class Meter:
     """Keeps what to measure.
 
     Args:
-      size_text: JSON of `scaling_sides.ProgramSize`.
+      size_text: JSON of `scaling_sizes.ProgramSize`.
       seconds: how long to measure.
       counter: the program's counter.
     """
@@ -57,8 +57,9 @@ class Meter:
     import psutil
 
     from temper.launchers import scaling_sides
+    from temper.launchers import scaling_sizes
 
-    size = scaling_sides.ProgramSize.from_text(self._size_text)
+    size = scaling_sizes.ProgramSize.from_text(self._size_text)
     learner_steps = lambda: int(self._counter.get_counts().get("learner_steps", 0))
     while True:
       steps = scaling_sides.actor_steps(size.folder)
@@ -95,10 +96,11 @@ def main(argv: Sequence[str]) -> None:
 
   from temper.launchers import scaling_program_worker
   from temper.launchers import scaling_sides
+  from temper.launchers import scaling_sizes
 
   flags.FLAGS(["scaling_program_worker", "--lp_termination_notice_secs=3"])
   size_text, launch, seconds = argv[1:]
-  program = scaling_sides.make_agent(scaling_sides.ProgramSize.from_text(size_text)).build()
+  program = scaling_sides.make_agent(scaling_sizes.ProgramSize.from_text(size_text)).build()
   counter = program.groups["counter"][0].create_handle()
   # Imported by name, so that the node's process finds the class.
   meter = scaling_program_worker.Meter

@@ -1,8 +1,6 @@
 """Ours and dm-acme's `DistributedSVG0`, made alike, on an environment that is as slow as asked."""
 
-import dataclasses
 import glob
-import json
 import os
 import time
 from typing import Any, Callable
@@ -15,65 +13,17 @@ import numpy as np
 import reverb
 
 from temper.agents import svg0_prior
+from temper.launchers import scaling_sizes as sizes
 from temper.launchers.benchmark_case import OURS
-from temper.launchers.benchmark_case import THEIRS
-from temper.utils import checks
+from temper.launchers.scaling_sizes import ProgramSize
 from temper.utils import replay_client
 
-OBSERVATION_SIZE = 24
-ACTION_SIZE = 6
-EPISODE_STEPS = 100
-LAYER_SIZES = (64, 64)
-BATCH_SIZE = 32
-# T: an item holds one step more.
-SEQUENCE_LENGTH = 10
-# Each pair is learnt from so often; dm-acme counts by item, which is T times as much.
-SAMPLES_PER_STEP = 1.6
-MIN_REPLAY_ITEMS = 20
-# Environment steps between two requests for variables; dm-acme's is fixed.
-VARIABLE_PERIOD = 1000
-
-_OBSERVATIONS = specs.Array((OBSERVATION_SIZE,), np.float32)
-_ACTIONS = specs.BoundedArray((ACTION_SIZE,), np.float32, -1.0, 1.0)
+_OBSERVATIONS = specs.Array((sizes.OBSERVATION_SIZE,), np.float32)
+_ACTIONS = specs.BoundedArray((sizes.ACTION_SIZE,), np.float32, -1.0, 1.0)
 _REWARDS = specs.Array((), np.float32)
 _DISCOUNTS = specs.BoundedArray((), np.float32, 0.0, 1.0)
 _MAX_REPLAY_ITEMS = 10_000
 _REMEMBERED = 64
-
-
-@dataclasses.dataclass(frozen=True)
-class ProgramSize:
-  """What one program is.
-
-  Attributes:
-    side: `OURS` or `THEIRS`.
-    num_actors: actor nodes, at least 1.
-    environment_seconds: how long a step of the environment sleeps, 0 or more.
-    limited: whether replay's limiter couples learning to acting.
-    folder: where the actors' environments count their steps.
-  """
-
-  side: str
-  num_actors: int
-  environment_seconds: float
-  limited: bool
-  folder: str
-
-  def __post_init__(self) -> None:
-    if self.side not in (OURS, THEIRS):
-      raise ValueError(f"side is {self.side!r}; it must be {OURS} or {THEIRS}.")
-    checks.integer("num_actors", self.num_actors, minimum=1)
-    if not self.environment_seconds >= 0:
-      raise ValueError(f"environment_seconds is {self.environment_seconds}; it must be 0 or more.")
-
-  def to_text(self) -> str:
-    """Returns what `from_text` reads."""
-    return json.dumps(dataclasses.asdict(self))
-
-  @classmethod
-  def from_text(cls, text: str) -> "ProgramSize":
-    """Returns the size that `to_text` wrote."""
-    return cls(**json.loads(text))
 
 
 class SlowEnvironment(dm_env.Environment):
@@ -93,7 +43,7 @@ class SlowEnvironment(dm_env.Environment):
     self._seconds = seconds
     self._count = np.memmap(counter_file, np.int64, "w+", shape=(1,))
     random = np.random.default_rng(0)
-    self._observations = random.standard_normal((_REMEMBERED, OBSERVATION_SIZE), np.float32)
+    self._observations = random.standard_normal((_REMEMBERED, sizes.OBSERVATION_SIZE), np.float32)
     self._reward = np.float32(0.5)
     self._discount = np.float32(1.0)
     self._steps = 0
@@ -110,7 +60,7 @@ class SlowEnvironment(dm_env.Environment):
       time.sleep(self._seconds)
     self._count[0] += 1
     self._steps += 1
-    kind = dm_env.StepType.LAST if self._steps >= EPISODE_STEPS else dm_env.StepType.MID
+    kind = dm_env.StepType.LAST if self._steps >= sizes.EPISODE_STEPS else dm_env.StepType.MID
     observation = self._observations[self._steps % _REMEMBERED]
     return dm_env.TimeStep(kind, self._reward, self._discount, observation)
 
@@ -159,7 +109,7 @@ class AcmeDistributedSVG0(acme_svg0.DistributedSVG0):
 def make_networks(side: str) -> Any:
   """Makes the networks of a side; `policy` and `critic` by name, without variables."""
   module: Any = svg0_prior if side == OURS else acme_svg0
-  return module.make_default_networks(_ACTIONS, LAYER_SIZES, LAYER_SIZES)
+  return module.make_default_networks(_ACTIONS, sizes.LAYER_SIZES, sizes.LAYER_SIZES)
 
 
 def make_agent(size: ProgramSize) -> Any:
@@ -170,19 +120,19 @@ def make_agent(size: ProgramSize) -> Any:
     network_factory=lambda action_spec: make_networks(size.side),
     num_actors=size.num_actors,
     environment_spec=environment_spec,
-    batch_size=BATCH_SIZE,
+    batch_size=sizes.BATCH_SIZE,
     max_replay_size=_MAX_REPLAY_ITEMS,
-    sequence_length=SEQUENCE_LENGTH,
+    sequence_length=sizes.SEQUENCE_LENGTH,
   )
   if size.side == OURS:
     return svg0_prior.DistributedSVG0(
       **common,
-      min_replay_size=MIN_REPLAY_ITEMS * SEQUENCE_LENGTH,
-      samples_per_insert=SAMPLES_PER_STEP if size.limited else None,
-      variable_update_period=VARIABLE_PERIOD,
+      min_replay_size=sizes.MIN_REPLAY_ITEMS * sizes.SEQUENCE_LENGTH,
+      samples_per_insert=sizes.SAMPLES_PER_STEP if size.limited else None,
+      variable_update_period=sizes.VARIABLE_PERIOD,
     )
   return AcmeDistributedSVG0(
     **common,
-    min_replay_size=MIN_REPLAY_ITEMS,
-    samples_per_insert=SAMPLES_PER_STEP * SEQUENCE_LENGTH if size.limited else None,
+    min_replay_size=sizes.MIN_REPLAY_ITEMS,
+    samples_per_insert=sizes.SAMPLES_PER_STEP * sizes.SEQUENCE_LENGTH if size.limited else None,
   )

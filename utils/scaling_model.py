@@ -8,7 +8,7 @@ they act; a saturated one makes their policies older.
 
 import dataclasses
 import enum
-from typing import Any, Optional
+from typing import Optional
 
 from temper.utils import checks
 
@@ -169,8 +169,3 @@ def predict(costs: NodeCosts, shape: RunShape) -> Rates:
   if shape.num_caches:
     age += CACHE_REFRESH_SECONDS / 2
   return Rates(steps, steps * shape.updates_per_step, fetches, age)
-
-
-def as_record(rates: Rates) -> dict[str, Any]:
-  """Returns rates as JSON can represent them."""
-  return dataclasses.asdict(rates)
