@@ -197,6 +197,7 @@ def model(results: Mapping[str, Any]) -> list[str]:
   Raises:
     ValueError: if a case was not measured.
   """
+  found = {side: costs(results, side) for side in (OURS, THEIRS)}
   lines = [
     "model: environment and learner steps/s, predicted from single nodes, beside the measured ones",
     f"  {'side':8} {'actors':>6} {'measured':>15} {'model':>15} {'simulation':>15}  off  limit",
@@ -207,7 +208,7 @@ def model(results: Mapping[str, Any]) -> list[str]:
     side, count = point["side"], point["num_actors"]
     rates, simulated = predicted(results, side, count)
     off = rates.environment_steps / point["environment_steps"] - 1
-    limit = scaling_model.limit(costs(results, side), _shape(count, os.cpu_count())).value
+    limit = scaling_model.limit(found[side], _shape(count, os.cpu_count())).value
     cells = [
       f"{steps:8.1f} {updates:6.2f}"
       for steps, updates in (
@@ -217,7 +218,7 @@ def model(results: Mapping[str, Any]) -> list[str]:
       )
     ]
     lines.append(f"  {side:8} {count:6} {' '.join(cells)} {off:+4.0%}  {limit}")
-  return [*lines, *_many(costs(results, OURS))]
+  return [*lines, *_many(found[OURS])]
 
 
 def _many(found: scaling_model.NodeCosts) -> list[str]:
