@@ -68,7 +68,9 @@ class Meter:
         break
       time.sleep(_POLL_SECONDS)
     psutil.cpu_percent()
-    times, acted, learnt = [], [], []
+    times: list[float] = []
+    acted: list[int] = []
+    learnt: list[int] = []
     while not times or times[-1] < times[0] + self._seconds:
       times.append(time.monotonic())
       acted.append(sum(scaling_sides.actor_steps(size.folder)))

@@ -44,6 +44,7 @@ _RUN_BY = {
   "temper export-check": "tests/launchers/export_check_test.py",
   "temper check-resume": "tests/launchers/check_resume_test.py",
   "temper check-distributed": "tests/launchers/check_distributed_test.py",
+  "temper benchmark-distributed": "tests/launchers/benchmark_distributed_test.py",
 }
 
 # These change the sources of the checkout, or ask a package index.
