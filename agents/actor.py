@@ -9,7 +9,6 @@ from acme import core
 from acme import specs
 from acme import types
 from acme.tf import variable_utils
-from acme.utils import observers
 import dm_env
 import numpy as np
 import tensorflow as tf
@@ -241,26 +240,6 @@ class Actor(core.Actor):
     if len(saved) != len(initial):
       raise ValueError(f"{len(saved)} recurrent states were saved; the policy has {len(initial)}.")
     self._set_state([tf.constant(x, leaf.dtype, leaf.shape) for x, leaf in zip(saved, initial)])
-
-
-class ActorMetrics(observers.EnvLoopObserver):
-  """Adds an actor's metrics to what `acme.EnvironmentLoop` logs of each episode."""
-
-  def __init__(self, actor: Actor):
-    """Takes the actor of the loop."""
-    self._actor = actor
-
-  def observe_first(self, env: dm_env.Environment, timestep: dm_env.TimeStep) -> None:
-    """Sees nothing of the environment."""
-
-  def observe(
-    self, env: dm_env.Environment, timestep: dm_env.TimeStep, action: types.NestedArray
-  ) -> None:
-    """Sees nothing of the environment."""
-
-  def get_metrics(self) -> dict[str, Union[int, float]]:
-    """Returns the actor's metrics."""
-    return {**self._actor.metrics()}
 
 
 def _diverged(observation: types.NestedArray) -> str:

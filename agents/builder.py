@@ -2,7 +2,7 @@
 
 import abc
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Generic, Optional, TypeVar
+from typing import Any, Generic, Optional, TypeVar, Union
 
 from acme import adders
 from acme import core
@@ -167,8 +167,7 @@ class AgentBuilder(abc.ABC, Generic[Config, Networks]):
     if variable_source is not None:
       variables = choice.variables(policy_network, critic_network)
       client = self._make_variable_client(variable_source, variables)
-      version = client
-      kwargs.setdefault("policy_version", lambda: version.num_steps)
+      kwargs.setdefault("policy_version", client.policy_version)
     return actor_lib.Actor(policy, adder, client, extras=self.extras, **kwargs)
 
   def make_vector_actor(
@@ -181,7 +180,7 @@ class AgentBuilder(abc.ABC, Generic[Config, Networks]):
     critic_network: Optional[snt.Module] = None,
     action_spec: Optional[types.NestedSpec] = None,
     **kwargs: Any,
-  ) -> vector_actor.VectorActor:
+  ) -> Union[vector_actor.VectorActor, vector_actor.OneEnvironmentActor]:
     """Makes an actor of several environments, which evaluates the policy once for all of them.
 
     Args:
@@ -196,6 +195,17 @@ class AgentBuilder(abc.ABC, Generic[Config, Networks]):
     Raises:
       ValueError: if the critic or the spec is needed and missing, or there is no adder.
     """
+    if len(row_adders) == 1:
+      actor = self.make_actor(
+        policy_network,
+        row_adders[0],
+        variable_source,
+        choice=choice,
+        critic_network=critic_network,
+        action_spec=action_spec,
+        **kwargs,
+      )
+      return vector_actor.OneEnvironmentActor(actor)
     kwargs.setdefault("warm_up", self.make_warm_up(action_spec))
     policy = choice.make(policy_network, critic_network, action_spec)
     client = None
@@ -204,8 +214,7 @@ class AgentBuilder(abc.ABC, Generic[Config, Networks]):
       client = self._make_variable_client(
         variable_source, variables, steps_per_call=len(row_adders)
       )
-      version = client
-      kwargs.setdefault("policy_version", lambda: version.num_steps)
+      kwargs.setdefault("policy_version", client.policy_version)
     return vector_actor.VectorActor(policy, row_adders, client, extras=self.extras, **kwargs)
 
   def _make_variable_client(
@@ -223,13 +232,12 @@ class AgentBuilder(abc.ABC, Generic[Config, Networks]):
       steps_per_call: the actor's steps between two calls of its `update`.
     """
     config: Any = self._config
-    seconds = config.variable_update_seconds
-    period = max(config.variable_update_period // max(steps_per_call, 1), 1)
+    period = config.variable_update_period
     client = variable_client.VariableClient(
       source,
       variables,
-      period_calls=period if seconds is None else None,
-      period_seconds=seconds,
+      period_calls=None if period is None else max(period // steps_per_call, 1),
+      period_seconds=config.variable_update_seconds if period is None else None,
     )
     client.update_and_wait()
     return client

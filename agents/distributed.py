@@ -17,6 +17,8 @@ import reverb
 from temper.agents import builder as builder_lib
 from temper.agents import learner as learner_lib
 from temper.agents import variable_sources
+from temper.agents import vector_loop
+from temper.utils import checks
 from temper.utils import replay_client
 
 EnvironmentFactory = Callable[[bool], dm_env.Environment]
@@ -36,6 +38,7 @@ class DistributedAgent:
     *,
     num_actors: int = 1,
     num_caches: int = 0,
+    envs_per_actor: int = 1,
     environment_spec: Optional[specs.EnvironmentSpec] = None,
     max_actor_steps: Optional[int] = None,
     log_every: float = 10.0,
@@ -50,6 +53,7 @@ class DistributedAgent:
       network_factory: makes the agent's networks, with variables, from the environment's specs.
       num_actors: actor nodes, at least 1.
       num_caches: nodes between learner and actors that cache variables.
+      envs_per_actor: environments in which each actor acts at once, by one call of its policy.
       environment_spec: specs; None makes an environment to ask it.
       max_actor_steps: the program ends after so many environment steps of all actors; None never.
       log_every: seconds between log lines.
@@ -63,6 +67,7 @@ class DistributedAgent:
       raise ValueError(f"num_actors is {num_actors}; at least one actor must add experience.")
     if num_caches < 0:
       raise ValueError(f"num_caches is {num_caches}; it must be 0 or more.")
+    checks.integer("envs_per_actor", envs_per_actor, minimum=1)
     if environment_spec is None:
       environment_spec = specs.make_environment_spec(environment_factory(False))
     builder_lib.check_environment_spec(environment_spec)
@@ -71,6 +76,7 @@ class DistributedAgent:
     self._network_factory = network_factory
     self._num_actors = num_actors
     self._num_caches = num_caches
+    self._envs_per_actor = envs_per_actor
     self._environment_spec = environment_spec
     self._max_actor_steps = max_actor_steps
     self._log_every = log_every
@@ -119,20 +125,23 @@ class DistributedAgent:
     variable_source: core.VariableSource,
     counter: counting.Counter,
     actor_id: int = 0,
-  ) -> acme.EnvironmentLoop:
-    """Makes an actor and its environment."""
+  ) -> vector_loop.VectorLoop:
+    """Makes an actor and its environments; it logs how old its variables are, too."""
     policy = self._builder.make_policy(self._network_factory(self._environment_spec))
-    actor = self._builder.make_actor(
+    client = replay_client.adapt_client(replay)
+    actor = self._builder.make_vector_actor(
       policy,
-      self._builder.make_adder(replay_client.adapt_client(replay)),
+      [self._builder.make_adder(client) for _ in range(self._envs_per_actor)],
       variable_source,
       action_spec=self._environment_spec.actions,
       # Actors that draw alike would explore alike.
       seed=self._seed + 7919 * (actor_id + 1),
     )
-    environment = self._environment_factory(False)
-    return acme.EnvironmentLoop(
-      environment, actor, counting.Counter(counter, "actor"), self._logger("actor")
+    return vector_loop.VectorLoop(
+      [self._environment_factory(False) for _ in range(self._envs_per_actor)],
+      actor,
+      counting.Counter(counter, "actor"),
+      self._logger("actor"),
     )
 
   def evaluator(

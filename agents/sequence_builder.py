@@ -23,8 +23,8 @@ class SequenceBuilder(builder_lib.AgentBuilder[builder_lib.Config, builder_lib.N
   """Builder of an agent whose replay holds sequences that go on over episode ends.
 
   Its configuration has the fields `batch_size`, `prefetch_size`, `min_replay_size`,
-  `max_replay_size`, `samples_per_insert`, `replay_table_name`, `variable_update_period` and
-  `variable_update_seconds`.
+  `max_replay_size`, `samples_per_insert`, `replay_table_name`, `variable_update_seconds`
+  and `variable_update_period`.
   """
 
   @property

@@ -7,6 +7,7 @@ from acme import adders as adders_lib
 from acme import types
 import dm_env
 import numpy as np
+import tree
 
 from temper.agents import actor as actor_lib
 from temper.agents import batch_actor
@@ -103,6 +104,11 @@ class VectorActor:
     if self._variable_client:
       self._variable_client.update(wait)
 
+  @property
+  def policy_version(self) -> int:
+    """The learner step whose policy acts."""
+    return self._policy_version()
+
   def metrics(self) -> dict[str, float]:
     """Returns how old the policy's variables were since this was asked last, if that is known."""
     if isinstance(self._variable_client, variable_client_lib.VariableClient):
@@ -120,3 +126,54 @@ class VectorActor:
     """
     # Rounded up, so that no draw comes twice.
     self._actor.num_calls = -(-int(state["num_actions"]) // self.num_environments)
+
+
+class OneEnvironmentActor:
+  """An actor of one environment as one of several, without the cost of a batch."""
+
+  num_environments = 1
+
+  def __init__(self, actor: actor_lib.Actor):
+    """Takes the actor, which has its adder."""
+    self._actor = actor
+
+  @property
+  def choice(self) -> policies.PolicyChoice:
+    """How the actor takes actions from its policy."""
+    return self._actor.choice
+
+  def observe_first(self, row: int, timestep: dm_env.TimeStep) -> None:
+    """Begins an episode, and stores its first observation."""
+    del row
+    self._actor.observe_first(timestep)
+
+  def select_actions(self, observations: types.NestedArray) -> types.NestedArray:
+    """Returns the action, nest of `[1, ...]`, as `VectorActor` does."""
+    action = self._actor.select_action(tree.map_structure(lambda leaf: leaf[0], observations))
+    return tree.map_structure(lambda leaf: leaf[None], action)
+
+  def observe(self, row: int, action: types.NestedArray, next_timestep: dm_env.TimeStep) -> None:
+    """Stores the newest action, what it led to, and its extras."""
+    del row
+    self._actor.observe(action, next_timestep)
+
+  def update(self, wait: bool = False) -> None:
+    """Fetches variables when it is time to, if they are not shared."""
+    self._actor.update(wait)
+
+  @property
+  def policy_version(self) -> int:
+    """The learner step whose policy acts."""
+    return self._actor.policy_version
+
+  def metrics(self) -> dict[str, float]:
+    """Returns how old the policy's variables were since this was asked last, if that is known."""
+    return self._actor.metrics()
+
+  def state(self) -> dict[str, Any]:
+    """Returns what decides the draws of the next episodes, as JSON can represent it."""
+    return self._actor.state()
+
+  def load_state(self, state: Mapping[str, Any]) -> None:
+    """Takes up the draws where `state` left them."""
+    self._actor.load_state(state)

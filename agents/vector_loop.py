@@ -115,23 +115,35 @@ class VectorLoop(core.Worker):
       finally:
         self._count_open_episodes()
 
-  def run_round(self) -> list[dict[str, Any]]:
+  @property
+  def num_steps(self) -> int:
+    """Steps of all environments together."""
+    return self._steps
+
+  def run_round(self, num_rows: Optional[int] = None) -> list[dict[str, Any]]:
     """Takes a step in every environment; returns the results of the episodes that it ended.
 
     The counter and the observers are told of them, the logger is not.
+
+    Args:
+      num_rows: takes a step in the first so many only, which may be the last round: a recurrent
+        policy has seen the others' observations then. None: in all.
     """
     for index, row in enumerate(self._rows):
       if row.timestep is None or row.timestep.last():
         self._actor.observe_first(index, row.reset(self._steps))
       self._put(index, row.observation)
     actions = self._actor.select_actions(self._observations)
-    for index, row in enumerate(self._rows):
+    results = []
+    for index, row in enumerate(self._rows[:num_rows]):
       action = tree.map_structure(lambda leaf, index=index: leaf[index], actions)
       self._actor.observe(index, action, row.step(action))
       self._steps += 1
+      if row.ended:
+        results.append(self._result(row))
     if self._should_update:
       self._actor.update()
-    return [self._result(row) for row in self._rows if row.ended]
+    return results
 
   def _put(self, index: int, observation: Any) -> None:
     """Writes an observation into its row of the batch."""

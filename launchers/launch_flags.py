@@ -19,6 +19,13 @@ FLAGS: Sequence[Flag] = (
     "local_mp (of processes) or vertex_ai (of machines).",
   ),
   Flag("num_actors", "integer", 1, 1, "Actors of a Launchpad program."),
+  Flag(
+    "envs_per_actor",
+    "integer",
+    1,
+    1,
+    "Environments in which each of them acts at once, by one call of its policy.",
+  ),
   Flag("num_evaluators", "integer", 1, 0, "Evaluators of one; 0 for no evaluations in training."),
   Flag("num_caches", "integer", 0, 0, "Nodes of one that hold variables for the actors."),
   Flag(
@@ -52,6 +59,7 @@ FLAGS: Sequence[Flag] = (
 
 _PASSED_ON = (
   "num_actors",
+  "envs_per_actor",
   "num_evaluators",
   "num_caches",
   "actor_failure",

@@ -61,9 +61,9 @@ def make_unit(side: str, work: str, folder: str) -> Callable[[], object]:
   del variables
   loop = agent.actor(client, _Variables(policy.variables), counting.Counter())
   if work == ACTOR:
-    return lambda: (loop.run_episode(), server)
+    return lambda: (loop.run(num_episodes=1), server)
   for _ in range(_EPISODES_TO_LEARN_FROM):
-    loop.run_episode()
+    loop.run(num_episodes=1)
   learner = agent.learner(client, counting.Counter())
   return lambda: ([learner.step() for _ in range(UNITS[LEARNER])], server)
 

@@ -1,6 +1,7 @@
 """Tables of what benchmark_distributed measured, and the model beside the measured points."""
 
 from collections.abc import Mapping, Sequence
+import itertools
 import os
 import statistics
 from typing import Any, Optional
@@ -160,7 +161,12 @@ def costs(results: Mapping[str, Any], side: str) -> scaling_model.NodeCosts:
   )
 
 
-def _shape(num_actors: int, cpus: Optional[int], num_caches: int = 0) -> scaling_model.RunShape:
+def _shape(
+  num_actors: int,
+  cpus: Optional[int],
+  num_caches: int = 0,
+  fetch_period: int = scaling_sizes.VARIABLE_PERIOD,
+) -> scaling_model.RunShape:
   return scaling_model.RunShape(
     num_actors=num_actors,
     num_caches=num_caches,
@@ -168,7 +174,7 @@ def _shape(num_actors: int, cpus: Optional[int], num_caches: int = 0) -> scaling
     steps_per_item=scaling_sizes.SEQUENCE_LENGTH,
     batch_size=scaling_sizes.BATCH_SIZE,
     samples_per_step=scaling_sizes.SAMPLES_PER_STEP,
-    fetch_period=scaling_sizes.VARIABLE_PERIOD,
+    fetch_period=fetch_period,
     cpus=cpus,
   )
 
@@ -225,18 +231,19 @@ def _many(found: scaling_model.NodeCosts) -> list[str]:
   """Returns predictions of ours, each node on a machine of its own."""
   lines = [
     f"  {OURS}, each node on a machine of its own:",
-    f"  {'actors':>6} {'caches':>6} {'env steps/s':>12} {'learner/s':>10} {'fetches/s':>10}"
-    f" {'variable age s':>15}  limit",
+    f"  {'actors':>6} {'caches':>6} {'period':>6} {'env steps/s':>12} {'learner/s':>10}"
+    f" {'fetches/s':>10} {'variable age s':>15}  limit",
   ]
-  for num_actors in PREDICTED_ACTORS:
-    for num_caches in (0, 4):
-      shape = _shape(num_actors, None, num_caches)
-      rates = scaling_model.predict(found, shape)
-      lines.append(
-        f"  {num_actors:6,} {num_caches:6} {rates.environment_steps:12,.1f}"
-        f" {rates.learner_steps:10,.1f} {rates.fetches:10.2f} {rates.variable_age:15.1f}"
-        f"  {scaling_model.limit(found, shape).value}"
-      )
+  # Of variables, in an actor's steps: one second as by default, and dm-acme's.
+  periods = (max(1, round(1 / (found.environment + found.acting))), scaling_sizes.VARIABLE_PERIOD)
+  for num_actors, num_caches, period in itertools.product(PREDICTED_ACTORS, (0, 4), periods):
+    shape = _shape(num_actors, None, num_caches, period)
+    rates = scaling_model.predict(found, shape)
+    lines.append(
+      f"  {num_actors:6,} {num_caches:6} {period:6,} {rates.environment_steps:12,.1f}"
+      f" {rates.learner_steps:10,.1f} {rates.fetches:10.2f} {rates.variable_age:15.1f}"
+      f"  {scaling_model.limit(found, shape).value}"
+    )
   allowed = scaling_model.bounds(found, _shape(PREDICTED_ACTORS[-1], None))
   text = ", ".join(f"{name.value} {rate:,.0f}" for name, rate in allowed.items())
   return [

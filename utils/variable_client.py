@@ -68,9 +68,8 @@ class VariableClient:
     self._oldest_steps: Optional[int] = None
     self._newest_lag = 0
 
-  @property
-  def num_steps(self) -> int:
-    """Learner steps that had been done for the variables as they are; 0 before the first fetch."""
+  def policy_version(self) -> int:
+    """Returns the learner steps done for the variables as they are; 0 before the first fetch."""
     return self._num_steps or 0
 
   def update(self, wait: bool = False) -> None:

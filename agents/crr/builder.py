@@ -160,6 +160,7 @@ class CRRBuilder(sequence_builder.SequenceBuilder[config_lib.CRRConfig, networks
       reward_scale=config.reward_scale,
       temperature=temperature,
       bound_report=bound_report,
+      learning_rate_decay_period=config.learning_rate_decay_period,
       **clipping,
       **kwargs,
     )

@@ -36,6 +36,7 @@ class CRRConfig:
       batch_size times T.
     reward_scale: factor of the rewards inside the learner; returns that are reported stay unscaled.
     policy_learning_rate, critic_learning_rate: Adam's step sizes.
+    learning_rate_decay_period: updates over which both fall linearly to a tenth; None leaves them.
     policy_layer_sizes, critic_layer_sizes: hidden layers of the default networks.
     lstm_size: size of the default networks' recurrent cores; None makes them feed-forward.
     policy_head: family of the default policy's distributions.
@@ -53,9 +54,9 @@ class CRRConfig:
     samples_per_insert: sequences sampled per environment step that is added; None leaves the rate
       free (in one process: one update per environment step).
     replay_table_name: name of the replay table.
-    variable_update_period: actor steps between fetches of variables, when the actor lives apart
-      from the learner.
-    variable_update_seconds: seconds between them instead; None counts steps.
+    variable_update_seconds: seconds between fetches of variables, when the actor lives apart from
+      the learner.
+    variable_update_period: actor steps between them instead; None counts seconds.
   """
 
   discount: float = 0.99
@@ -74,6 +75,7 @@ class CRRConfig:
   reward_scale: float = 1.0
   policy_learning_rate: float = 1e-4
   critic_learning_rate: float = 1e-4
+  learning_rate_decay_period: Optional[int] = None
   policy_layer_sizes: tuple[int, ...] = (256, 256)
   critic_layer_sizes: tuple[int, ...] = (256, 256)
   lstm_size: Optional[int] = 256
@@ -90,8 +92,8 @@ class CRRConfig:
   max_replay_size: int = 100_000
   samples_per_insert: Optional[float] = 32.0
   replay_table_name: str = reverb_adders.DEFAULT_PRIORITY_TABLE
-  variable_update_period: int = 1000
-  variable_update_seconds: Optional[float] = None
+  variable_update_seconds: float = 1.0
+  variable_update_period: Optional[int] = None
 
   def __post_init__(self) -> None:
     checks.integer("sequence_length", self.sequence_length, minimum=2)
@@ -103,9 +105,10 @@ class CRRConfig:
       "num_mixture_components",
       "min_replay_size",
       "max_replay_size",
-      "variable_update_period",
     ):
       checks.integer(name, getattr(self, name), minimum=1)
+    for name in ("variable_update_period", "learning_rate_decay_period"):
+      checks.integer(name, getattr(self, name), minimum=1, optional=True)
     for name in ("prefetch_size", "burn_in_length"):
       checks.integer(name, getattr(self, name), minimum=0)
     if self.lstm_size is not None:
@@ -120,8 +123,9 @@ class CRRConfig:
       checks.number(name, getattr(self, name), minimum=0)
     for name in ("reward_scale", "init_scale", "beta", "ratio_upper_bound"):
       checks.number(name, getattr(self, name), above=0)
-    for name in ("samples_per_insert", "max_gradient_norm", "variable_update_seconds"):
+    for name in ("samples_per_insert", "max_gradient_norm"):
       checks.number(name, getattr(self, name), above=0, optional=True)
+    checks.number("variable_update_seconds", self.variable_update_seconds, above=0)
     for name in ("policy_layer_sizes", "critic_layer_sizes"):
       checks.layer_sizes(name, getattr(self, name))
     checks.text("replay_table_name", self.replay_table_name)

@@ -22,6 +22,7 @@ from temper.agents.crr import snapshots
 from temper.agents.crr import unrolling
 from temper.utils import checks
 from temper.utils import entropy_target
+from temper.utils import learning_rate_decay
 from temper.utils import optimizers
 from temper.utils import snapshots as snapshot_utils
 from temper.utils import svg0_utils
@@ -84,6 +85,7 @@ class RCRRLearner(learner_lib.Learner):
     reward_scale: float = 1.0,
     temperature: Optional[temperature_lib.Temperature] = None,
     bound_report: Optional[temperature_report.BoundReport] = None,
+    learning_rate_decay_period: Optional[int] = None,
     seed: int = 0,
     directory: Optional[str] = None,
   ):
@@ -122,6 +124,8 @@ class RCRRLearner(learner_lib.Learner):
       temperature: adds the policy's entropy times its alpha to what the policy maximises, and is
         updated after the networks by the entropies of pairs that are not masked; None adds nothing.
       bound_report: gets the metrics of every step.
+      learning_rate_decay_period: updates over which the learning rates fall to a tenth; None
+        leaves them.
       seed: seed of the action samples.
       directory: where checkpoints are kept; None keeps none.
 
@@ -173,6 +177,7 @@ class RCRRLearner(learner_lib.Learner):
         "critic": critic_optimizer or optimizers.Adam(1e-4),
         "policy": policy_optimizer or optimizers.Adam(1e-4),
       }
+      self._decay = learning_rate_decay.LinearDecay(chosen, learning_rate_decay_period)
     super().__init__(
       dataset=dataset,
       networks={"critic": critic_network, "policy": policy_network},
@@ -213,6 +218,7 @@ class RCRRLearner(learner_lib.Learner):
       reward_scale=self._reward_scale,
       agent_discount=self._discount,
     )
+    rate_scale = self._decay.apply(self._num_steps.read_value())
     target_logits_t = self._target_returns(batch, seed)
     with tf.GradientTape(persistent=True) as tape:
       pairs = self._evaluate_pairs(batch, seed, tape)
@@ -240,6 +246,8 @@ class RCRRLearner(learner_lib.Learner):
       "policy_loss": policy_loss,
       "policy_loss_coef": mean(pairs.weight_tm1),
     }
+    if self._decay.active:
+      metrics["learning_rate_scale"] = rate_scale
     for name, gradient in gradients.items():
       metrics[f"{name}_gradient_norm"] = self._apply_gradients(name, gradient)
     metrics.update(pairs.metrics)

@@ -118,9 +118,9 @@ class SACConfig:
       large observations such as images, are sampled from replay itself in any case.
     prioritised_replay: samples by TD error (Schaul 2015); None samples uniformly.
     replay_table_name: name of the replay table.
-    variable_update_period: actor steps between fetches of variables, when the actor lives apart
-      from the learner.
-    variable_update_seconds: seconds between them instead; None counts steps.
+    variable_update_seconds: seconds between fetches of variables, when the actor lives apart from
+      the learner.
+    variable_update_period: actor steps between them instead; None counts seconds.
     policy_layer_sizes, critic_layer_sizes: hidden layers of the default networks; the value network
       has the critics'.
     encoder_sharing: which networks share an encoder; see `EncoderSharing`.
@@ -156,8 +156,8 @@ class SACConfig:
   sample_in_memory: bool = True
   prioritised_replay: Optional[prioritised_lib.PrioritisedReplay] = None
   replay_table_name: str = reverb_adders.DEFAULT_PRIORITY_TABLE
-  variable_update_period: int = 1000
-  variable_update_seconds: Optional[float] = None
+  variable_update_seconds: float = 1.0
+  variable_update_period: Optional[int] = None
   policy_layer_sizes: tuple[int, ...] = (256, 256)
   critic_layer_sizes: tuple[int, ...] = (256, 256)
   encoder_sharing: EncoderSharing = EncoderSharing.CRITICS
@@ -177,12 +177,13 @@ class SACConfig:
     for name in (
       "batch_size",
       "learning_rate_decay_period",
+      "variable_update_period",
       "policy_update_period",
       "min_replay_size",
       "max_replay_size",
     ):
       checks.integer(name, getattr(self, name), minimum=1, optional=True)
-    for name in ("updates_per_call", "n_step", "variable_update_period"):
+    for name in ("updates_per_call", "n_step"):
       checks.integer(name, getattr(self, name), minimum=1)
     checks.integer("prefetch_size", self.prefetch_size, minimum=0)
     checks.integer("warm_up_steps", self.warm_up_steps, minimum=0, optional=True)
@@ -191,11 +192,9 @@ class SACConfig:
     checks.number("reward_scale", self.reward_scale, above=0)
     for name in ("policy_learning_rate", "critic_learning_rate", "density_offset"):
       checks.number(name, getattr(self, name), minimum=0, optional=True)
-    for name in (
-      *("max_critic_gradient_norm", "samples_per_insert", "output_limit"),
-      "variable_update_seconds",
-    ):
+    for name in ("max_critic_gradient_norm", "samples_per_insert", "output_limit"):
       checks.number(name, getattr(self, name), above=0, optional=True)
+    checks.number("variable_update_seconds", self.variable_update_seconds, above=0)
     for name in ("policy_layer_sizes", "critic_layer_sizes"):
       checks.layer_sizes(name, getattr(self, name))
     for name, allowed in (

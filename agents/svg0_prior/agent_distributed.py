@@ -38,6 +38,7 @@ class DistributedSVG0(distributed.DistributedAgent):
     max_actor_steps: Optional[int] = None,
     log_every: float = 10.0,
     *,
+    envs_per_actor: int = 1,
     directory: Optional[str] = None,
     seed: int = 0,
     **config_options: Any,
@@ -57,6 +58,7 @@ class DistributedSVG0(distributed.DistributedAgent):
       target_update_period: see `SVG0Config`.
       max_actor_steps: environment steps of all actors after which the program ends.
       log_every: seconds between log lines.
+      envs_per_actor: environments in which each actor acts at once, by one call of its policy.
       directory: where learner and counter keep checkpoints; None keeps none.
       seed: seed of the draws.
       **config_options: further fields of `SVG0Config`.
@@ -94,6 +96,7 @@ class DistributedSVG0(distributed.DistributedAgent):
       make_networks,
       num_actors=num_actors,
       num_caches=num_caches,
+      envs_per_actor=envs_per_actor,
       environment_spec=environment_spec,
       max_actor_steps=max_actor_steps,
       log_every=log_every,

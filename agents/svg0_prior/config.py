@@ -45,9 +45,9 @@ class SVG0Config:
     reward_scale: factor of the rewards inside the learner; returns that are reported stay unscaled.
     policy_learning_rate, critic_learning_rate, prior_learning_rate: Adam's step sizes.
     max_gradient_norm: each network's gradient is clipped to this global norm; None leaves it.
-    variable_update_period: actor steps between fetches of variables, when the actor lives apart
-      from the learner.
-    variable_update_seconds: seconds between them instead; None counts steps.
+    variable_update_seconds: seconds between fetches of variables, when the actor lives apart from
+      the learner.
+    variable_update_period: actor steps between them instead; None counts seconds.
     use_prior: whether the default networks have a behaviour prior.
     policy_layer_sizes, critic_layer_sizes, prior_layer_sizes: hidden layers of the default
       networks.
@@ -86,8 +86,8 @@ class SVG0Config:
   critic_learning_rate: float = 1e-4
   prior_learning_rate: float = 1e-4
   max_gradient_norm: Optional[float] = None
-  variable_update_period: int = 1000
-  variable_update_seconds: Optional[float] = None
+  variable_update_seconds: float = 1.0
+  variable_update_period: Optional[int] = None
   use_prior: bool = False
   policy_layer_sizes: tuple[int, ...] = (256, 256, 256)
   critic_layer_sizes: tuple[int, ...] = (512, 512, 256)
@@ -108,10 +108,10 @@ class SVG0Config:
       "max_replay_size",
       "sequence_length",
       "num_action_samples",
-      "variable_update_period",
       "sample_block_rows",
     ):
       checks.integer(name, getattr(self, name), minimum=1)
+    checks.integer("variable_update_period", self.variable_update_period, minimum=1, optional=True)
     checks.integer("prefetch_size", self.prefetch_size, minimum=0)
     for name in ("discount", "lambda_"):
       checks.number(name, getattr(self, name), minimum=0, maximum=1)
@@ -126,8 +126,9 @@ class SVG0Config:
       checks.number(name, getattr(self, name), minimum=0)
     for name in ("reward_scale", "init_scale"):
       checks.number(name, getattr(self, name), above=0)
-    for name in ("samples_per_insert", "max_gradient_norm", "variable_update_seconds"):
+    for name in ("samples_per_insert", "max_gradient_norm"):
       checks.number(name, getattr(self, name), above=0, optional=True)
+    checks.number("variable_update_seconds", self.variable_update_seconds, above=0)
     for name in ("policy_layer_sizes", "critic_layer_sizes", "prior_layer_sizes"):
       checks.layer_sizes(name, getattr(self, name))
     checks.text("replay_table_name", self.replay_table_name)

@@ -37,6 +37,7 @@ class LaunchConfig:
   Attributes:
     kind: what carries them out.
     num_actors: actor nodes, at least 1.
+    envs_per_actor: environments in which each actor acts at once, by one call of its policy.
     num_evaluators: nodes that play the evaluations while training; 0 for none of those.
     num_caches: nodes between the learner and the actors that hold copies of the variables.
     actor_failure: what happens when an actor's process is killed.
@@ -47,6 +48,7 @@ class LaunchConfig:
 
   kind: LaunchKind = LaunchKind.LOCAL_MP
   num_actors: int = 1
+  envs_per_actor: int = 1
   num_evaluators: int = 1
   num_caches: int = 0
   actor_failure: OnDeath = OnDeath.RESTART
@@ -64,6 +66,7 @@ class LaunchConfig:
         "kind is local: a run of one process has no nodes. Take local_mt or local_mp."
       )
     checks.integer("num_actors", self.num_actors, minimum=1)
+    checks.integer("envs_per_actor", self.envs_per_actor, minimum=1)
     checks.integer("num_evaluators", self.num_evaluators, minimum=0)
     checks.integer("num_caches", self.num_caches, minimum=0)
     if self.learner_failure is OnDeath.CONTINUE:

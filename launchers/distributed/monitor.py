@@ -1,6 +1,6 @@
 """The node that counts steps, hands out work, writes the run's logs and says when it ends."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 import dataclasses
 import threading
 import time
@@ -14,53 +14,21 @@ from temper.launchers import training
 from temper.launchers import wandb_log
 from temper.launchers.callbacks import CallbackList
 from temper.launchers.distributed import board as board_lib
+from temper.launchers.distributed import program_rows
+from temper.launchers.distributed import step_leases
 from temper.launchers.distributed.settings import RunSettings
-from temper.launchers.early_stop import REMEMBERED_RETURNS
 from temper.utils import evaluation
 from temper.utils import run_loggers
 from temper.utils.checkpointing import Checkpointer
 from temper.utils.checkpointing import read_state
-from temper.utils.progress import rates_per_second
 
 _TICK_SECONDS = 0.2
 _REPLAY_PERIOD_SECONDS = 2.0
 _REPLAY_TIMEOUT_SECONDS = 8
-# How much acting an actor does between two reports.
-_LEASE_SECONDS = 0.1
-_MAX_LEASE = 1_000
 # How long actors may take to report what they did before a checkpoint is made without it, and at
 # the end of a run.
 _QUIET_SECONDS = 1.0
 _FAREWELL_SECONDS = 5.0
-
-# What `logs/program.csv` holds of the nodes, beside the step.
-PROGRAM_FIELDS = (
-  "actors",
-  "learner_steps",
-  "replay_items",
-  "samples_per_insert",
-  "variable_age_steps",
-  "restarts",
-)
-
-
-@dataclasses.dataclass
-class _ActorRecord:
-  """What the monitor knows of one actor."""
-
-  leased: int = 0
-  version: int = 0
-  rate: float = 0.0
-  done: bool = False
-
-
-@dataclasses.dataclass
-class _Window:
-  """Counts and time at the last row of the speed log."""
-
-  steps: int
-  learner_steps: int
-  mark: float
 
 
 class Monitor:
@@ -91,7 +59,7 @@ class Monitor:
     self._log = run_loggers.RunLog(
       settings.directory.logs,
       resume_step=self._state.steps,
-      files={**run_loggers.ONLINE_FILES, "program": PROGRAM_FIELDS},
+      files={**run_loggers.ONLINE_FILES, "program": program_rows.FIELDS},
     )
     if config.wandb_project is not None:
       self._log.add_sink(
@@ -103,85 +71,75 @@ class Monitor:
         )
       )
     self._callbacks = CallbackList(config.callbacks)
-    self._actors: dict[int, _ActorRecord] = {}
+    self._leases = step_leases.StepLeases(settings.launch.envs_per_actor)
+    self._rows = program_rows.ProgramRows(
+      self._log, self._callbacks, self._leases, self._board, config, self._state.steps
+    )
     self._learner_steps, self._learner_done, self._metrics = 0, False, {}  # type: ignore[var-annotated]
-    self._replay_sizes: dict[str, int] = {}
-    self._samples_per_insert = 0.0
     self._notes: list[str] = []
     self._said: dict[str, tuple[Any, ...]] = {}
-    self._rates: dict[str, float] = {}
-    self._saved_at = self._logged_at = self._state.steps
+    self._saved_at = self._state.steps
     self._save_mark = time.monotonic()
     self._paused = False
     self._ending: Optional[board_lib.Ending] = None
     self._reason = ""
     self._evaluating = False
     self._clock = training.WallClock()
-    self._window = _Window(self._state.steps, 0, time.monotonic())
 
   # For the actors.
 
   def actor_started(self, actor_id: int) -> dict[str, int]:
     """Takes an actor in, anew if it was started again; returns the steps that the run has."""
     with self._lock:
-      # What a killed actor had not reported is done again.
-      self._actors[actor_id] = _ActorRecord()
+      self._leases.take_in(actor_id)
       return {"steps": self._state.steps}
 
-  def actor_report(
-    self,
-    actor_id: int,
-    steps: int,
-    seconds: float,
-    version: int,
-    episode: Optional[tuple[float, int]] = None,
-  ) -> dict[str, Any]:
+  def actor_report(self, actor_id: int, report: step_leases.Report) -> dict[str, Any]:
     """Counts what an actor did and leases it steps.
 
     Args:
       actor_id: the actor.
-      steps: environment steps since its last report, of those that it was leased.
-      seconds: time that they took.
-      version: learner step whose policy it acts by.
-      episode: return and length of the episode that the last of the steps ended.
+      report: what it did.
 
     Returns:
       `lease`, the steps that it may do before it reports again, 0 if it has to ask again; and
       `end`, whether it has to end.
     """
     with self._lock:
-      actor = self._actors.setdefault(actor_id, _ActorRecord())
-      actor.leased, actor.version = 0, version
-      self._state.steps += steps
-      self._state.acting_seconds += seconds / self._settings.launch.num_actors
-      if steps and seconds:
-        actor.rate = steps / seconds
-      if episode is not None:
-        self._write_episode(*episode)
-      self._write_rows_due()
+      self._leases.hear(actor_id, report)
+      before = self._state.steps
+      self._state.steps += report.steps
+      self._state.acting_seconds += report.seconds / self._settings.launch.num_actors
+      for episode in report.episodes:
+        self._state.wall_seconds += self._clock.seconds()
+        self._rows.write_episode(self._state, episode, before + episode.at)
+      self._rows.write_due(self._state.steps, self._learner_steps, self._metrics)
       if training.finished(self._state, self._schedule.total, self._settings.config.early_stop):
         self._end(board_lib.Ending.DONE)
       if self._ending is not None:
         return {"lease": 0, "end": True}
-      if not self._paused:
-        leased = sum(record.leased for record in self._actors.values())
-        wanted = max(1, min(_MAX_LEASE, int(actor.rate * _LEASE_SECONDS)))
-        actor.leased = max(0, min(wanted, self._schedule.total - self._state.steps - leased))
-      return {"lease": actor.leased, "end": False}
+      left = 0 if self._paused else self._schedule.total - self._state.steps
+      return {"lease": self._leases.lease(actor_id, left), "end": False}
 
   def actor_ended(self, actor_id: int) -> None:
     """Hears that an actor has written all that it did, and ends."""
     with self._lock:
-      self._actors.setdefault(actor_id, _ActorRecord()).done = True
+      self._leases.give_up(actor_id)
 
   # For the learner.
 
-  def learner_started(self, num_steps: int) -> None:
-    """Takes the learner in, anew if it was started again."""
+  def learner_started(self, num_steps: int, learning_on: str) -> None:
+    """Takes the learner in, anew if it was started again.
+
+    Args:
+      num_steps: steps that it has done.
+      learning_on: on which devices, in words.
+    """
     with self._lock:
+      self._note(learning_on)
       # It may have been killed in the middle of a checkpoint.
       self._learner_steps, self._paused = num_steps, False
-      self._window.learner_steps = min(self._window.learner_steps or num_steps, num_steps)
+      self._rows.learner_started(num_steps)
 
   def learner_report(
     self, num_steps: int, seconds: float, metrics: Mapping[str, float]
@@ -197,7 +155,7 @@ class Monitor:
       self._learner_steps = num_steps
       self._state.learning_seconds += seconds
       self._metrics = dict(metrics)
-      end = self._ending is not None and self._actors_are_done()
+      end = self._ending is not None and self._leases.all_done
       return {"save": end or self._checkpoint_is_due(), "end": end}
 
   def pause(self) -> dict[str, Any]:
@@ -210,7 +168,7 @@ class Monitor:
     deadline = time.monotonic() + _QUIET_SECONDS
     while time.monotonic() < deadline:
       with self._lock:
-        if not any(actor.leased and not actor.done for actor in self._actors.values()):
+        if not self._leases.any_leased:
           break
       time.sleep(0.01)
     with self._lock:
@@ -295,8 +253,7 @@ class Monitor:
           farewell = farewell or now + _FAREWELL_SECONDS
           if now > farewell:
             # An actor that replay keeps waiting, or whose environment hangs, loses its steps.
-            for actor in self._actors.values():
-              actor.done = True
+            self._leases.give_all_up()
         self._board.post_status(self._status())
     with self._lock:
       self._state.wall_seconds += self._clock.seconds()
@@ -309,9 +266,6 @@ class Monitor:
     if self._ending is None:
       logging.info("The run ends: %s.", ending.value)
       self._ending = ending
-
-  def _actors_are_done(self) -> bool:
-    return all(actor.done for actor in self._actors.values())
 
   def _checkpoint_is_due(self) -> bool:
     every, minutes = self._schedule.checkpoint_every, self._schedule.checkpoint_minutes
@@ -334,8 +288,9 @@ class Monitor:
       elif node.state is board_lib.NodeState.LOST:
         self._note(f"{name} was {node.reason}; the run goes on without it.")
         if index is not None:
-          self._actors[index] = _ActorRecord(done=True)
-          if self._actors_are_done() and len(self._actors) == self._settings.launch.num_actors:
+          self._leases.give_up(index)
+          known = self._leases.num_known
+          if self._leases.all_done and known == self._settings.launch.num_actors:
             self._reason = "no actor is left"
             self._end(board_lib.Ending.FAILED)
 
@@ -353,59 +308,10 @@ class Monitor:
       # Those that only fill replay at first are no part of the rate that the limiter keeps.
       inserted += max(0, limiter.insert_stats.completed - limiter.min_size_to_sample)
     with self._lock:
-      self._replay_sizes = {name: table.current_size for name, table in tables.items()}
-      self._samples_per_insert = sampled / inserted if inserted else 0.0
-
-  # What is written down.
-
-  def _write_episode(self, episode_return: float, length: int) -> None:
-    state, early_stop = self._state, self._settings.config.early_stop
-    state.episodes += 1
-    state.begun_episodes = max(state.begun_episodes, state.episodes)
-    state.wall_seconds += self._clock.seconds()
-    remembered = early_stop.remembered if early_stop else REMEMBERED_RETURNS
-    state.last_returns = [*state.last_returns, float(episode_return)][-remembered:]
-    row = {
-      "episode": state.episodes,
-      "episode_return": float(episode_return),
-      "episode_length": int(length),
-      "wall_seconds": state.wall_seconds,
-    }
-    self._log.write("train", state.steps, row)
-    self._callbacks.on_episode(state.steps, state.episodes, float(episode_return), int(length))
-
-  def _write_rows_due(self) -> None:
-    every = self._schedule.log_every
-    if not every or self._state.steps // every == self._logged_at // every:
-      return
-    step = self._state.steps // every * every
-    now, window = time.monotonic(), self._window
-    self._window = _Window(self._state.steps, self._learner_steps, now)
-    seconds = now - window.mark
-    self._rates = rates_per_second(
-      environment_steps=self._state.steps - window.steps,
-      learner_steps=max(0, self._learner_steps - window.learner_steps),
-      acting_seconds=seconds,
-      learning_seconds=seconds,
-      elapsed_seconds=seconds,
-    )
-    self._logged_at = self._state.steps
-    self._log.write("speed", step, self._rates)
-    if self._metrics:
-      self._log.write("learner", step, self._metrics)
-    self._log.write("program", step, self._program_row())
-
-  def _program_row(self) -> dict[str, float]:
-    acting = [actor for actor in self._actors.values() if not actor.done]
-    ages = [self._learner_steps - actor.version for actor in acting]
-    return {
-      "actors": len(acting),
-      "learner_steps": self._learner_steps,
-      "replay_items": sum(self._replay_sizes.values()),
-      "samples_per_insert": self._samples_per_insert,
-      "variable_age_steps": max(0.0, sum(ages) / len(ages)) if ages else 0.0,
-      "restarts": sum(node.restarts for node in self._board.nodes().values()),
-    }
+      self._rows.hear_of_replay(
+        items=sum(table.current_size for table in tables.values()),
+        samples_per_insert=sampled / inserted if inserted else 0.0,
+      )
 
   def _note(self, text: str) -> None:
     logging.info("%s", text)
@@ -418,45 +324,9 @@ class Monitor:
       "episode_return": state.last_returns[-1] if state.last_returns else None,
       "goal": early_stop.state(state.last_returns) if early_stop else None,
       "losses": {k: v for k, v in self._metrics.items() if k.endswith("_loss") or k == "alpha"},
-      "rates": self._rates,
-      "program": self._program_row(),
+      "rates": self._rows.rates,
+      "program": self._rows.program(self._learner_steps),
       "checkpoint": self._checkpoint,
       "notes": self._notes,
       "ending": self._ending.value if self._ending else None,
     }
-
-
-def status_text(status: Mapping[str, Any], nodes: Sequence[board_lib.Node]) -> str:
-  """Returns the line that says how a program is.
-
-  Args:
-    status: what the monitor posted.
-    nodes: the nodes that have begun.
-  """
-  program, rates = status["program"], status["rates"]
-  parts = []
-  if status["episode_return"] is not None:
-    parts.append(f"return {status['episode_return']:.4g}")
-  if status["goal"] is not None:
-    parts.append(status["goal"])
-  if rates:
-    parts.append(f"{rates['environment_steps_per_second']:.0f} steps/s")
-    parts.append(f"learner {rates['learning_steps_per_second']:.0f}/s")
-  parts.append(f"replay {program['replay_items']:,}")
-  if program["samples_per_insert"]:
-    parts.append(f"samples/insert {program['samples_per_insert']:.3g}")
-  parts.append(f"age {program['variable_age_steps']:.0f}")
-  parts.append(" ".join(f"{kind} {text}" for kind, text in _states_by_kind(nodes).items()))
-  return " · ".join(part for part in parts if part)
-
-
-def _states_by_kind(nodes: Sequence[board_lib.Node]) -> dict[str, str]:
-  """Returns, by kind of node, how many run of how many, and what the others are."""
-  kinds: dict[str, list[board_lib.Node]] = {}
-  for node in nodes:
-    kinds.setdefault(node.name.rpartition("_")[0] or node.name, []).append(node)
-  texts = {}
-  for kind, members in kinds.items():
-    running = sum(node.state is board_lib.NodeState.RUNNING for node in members)
-    texts[kind] = f"{running}/{len(members)}" if len(members) > 1 else members[0].state.value
-  return texts

@@ -9,8 +9,11 @@ from launchpad.nodes.python import local_multi_processing
 import tensorflow as tf
 
 from temper.agents import variable_sources
+from temper.launchers.distributed import actor_node
+from temper.launchers.distributed import evaluator_node
+from temper.launchers.distributed import learner_node
 from temper.launchers.distributed import monitor as monitor_lib
-from temper.launchers.distributed import nodes
+from temper.launchers.distributed import replay_node
 from temper.launchers.distributed import supervision
 from temper.launchers.distributed.launch_config import OnDeath
 from temper.launchers.distributed.settings import RunSettings
@@ -50,13 +53,14 @@ def make_program(
   replay = add(
     "replay",
     supervision.ReverbNode(
-      lambda: nodes.make_tables(settings), lambda: nodes.make_replay_checkpointer(settings)
+      lambda: replay_node.make_tables(settings),
+      lambda: replay_node.make_replay_checkpointer(settings),
     ),
   )
   courier = supervision.CourierNode
   monitor = add("monitor", courier(monitor_lib.Monitor, settings, replay))
   learner = add(
-    "learner", courier(nodes.LearnerNode, settings, replay, monitor), launch.learner_failure
+    "learner", courier(learner_node.LearnerNode, settings, replay, monitor), launch.learner_failure
   )
   sources = [learner]
   if launch.num_caches:
@@ -65,11 +69,11 @@ def make_program(
       for index in range(launch.num_caches)
     ]
   for index in range(launch.num_evaluators):
-    node = courier(nodes.EvaluatorNode, settings, learner, monitor)
+    node = courier(evaluator_node.EvaluatorNode, settings, learner, monitor)
     add("evaluator", node, OnDeath.RESTART, index)
   for index in range(launch.num_actors):
     source = sources[index % len(sources)]
-    node = courier(nodes.ActorNode, settings, index, replay, source, monitor)
+    node = courier(actor_node.ActorNode, settings, index, replay, source, monitor)
     add("actor", node, launch.actor_failure, index)
   return program
 

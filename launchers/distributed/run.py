@@ -21,9 +21,9 @@ from temper.launchers import experiment
 from temper.launchers import run_checkpoint
 from temper.launchers import training
 from temper.launchers.distributed import board as board_lib
-from temper.launchers.distributed import monitor
 from temper.launchers.distributed import processes
 from temper.launchers.distributed import program as program_lib
+from temper.launchers.distributed import status_text
 from temper.launchers.distributed import supervision
 from temper.launchers.distributed.board import Ending
 from temper.launchers.distributed.board import NodeState
@@ -45,6 +45,7 @@ from temper.utils.progress import Progress
 _POLL_SECONDS = 0.2
 # A stop saves first; whatever has not ended by then is killed.
 _STOP_SECONDS = 20.0
+_CAUSE_SECONDS = 1.0
 _THREADS_END_SECONDS = 10.0
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGALRM)
 
@@ -221,7 +222,7 @@ class _Launched:
 
   def _watch(self) -> Any:
     stopped: Optional[StopRequested] = None
-    deadline = 0.0
+    deadline = failed_at = 0.0
     while True:
       time.sleep(_POLL_SECONDS)
       nodes = self._board.nodes()
@@ -245,7 +246,10 @@ class _Launched:
           )
         return stopped
       if failure:
-        return board_lib.Outcome(Ending.FAILED, 0, failure)
+        failed_at = failed_at or time.monotonic()
+        # What is seen first may follow from what is seen next.
+        if time.monotonic() - failed_at > _CAUSE_SECONDS:
+          return board_lib.Outcome(Ending.FAILED, 0, failure)
 
   def _begun(self) -> bool:
     """Whether there is anything to save."""
@@ -254,9 +258,11 @@ class _Launched:
 
   def _failure(self, nodes: dict[str, board_lib.Node]) -> str:
     """Returns which node has failed, and of what; empty if none has."""
-    for name, node in nodes.items():
-      if node.state is NodeState.FAILED:
-        return f"{name} failed: {node.reason}."
+    failed = {name: node for name, node in nodes.items() if node.state is NodeState.FAILED}
+    if failed:
+      # One that was killed, or replay, is the cause of what others may have said before it.
+      cause = min(failed, key=lambda name: ("killed" not in failed[name].reason, name != "replay"))
+      return f"{cause} failed: {failed[cause].reason}."
     if not self._settings.launch.in_processes:
       return ""
     gone = self._tree.gone()
@@ -278,7 +284,7 @@ class _Launched:
     for note in status["notes"][self._notes_shown :]:
       self._progress.note(note)
     self._notes_shown = len(status["notes"])
-    self._progress.describe(monitor.status_text(status, list(nodes.values())))
+    self._progress.describe(status_text.status_text(status, list(nodes.values())))
     self._progress.advance(status["steps"])
 
 

@@ -12,7 +12,6 @@ import pytest
 import sac_cases
 import tensorflow as tf
 
-from temper.agents import actor as actor_lib
 from temper.agents import sac
 from temper.utils import variable_client
 
@@ -76,7 +75,7 @@ def test_a_fetch_begins_after_every_period_of_calls():
   assert set(map(tuple, source.requests)) == {("policy", "num_steps", "served_at")}
   # Asked for at calls 3, 6 and 9, copied by the call after.
   assert values == [0, 0, 0, 3, 3, 3, 6, 6, 6]
-  assert client.num_steps == 6
+  assert client.policy_version() == 6
 
 
 def test_a_fetch_begins_after_every_period_of_seconds():
@@ -157,7 +156,7 @@ def test_a_learner_that_began_again_is_not_ahead():
   client, _ = _client(source, period_calls=1)
   source.num_steps = 60
   client.update(wait=True)
-  assert client.num_steps == 60 and client.metrics()["variable_age_steps"] == 0.0
+  assert client.policy_version() == 60 and client.metrics()["variable_age_steps"] == 0.0
 
 
 def test_the_actor_does_not_wait_for_a_slow_learner():
@@ -233,11 +232,11 @@ def test_a_thousand_fetches_keep_no_memory():
 # With a learner and an actor.
 
 
-@pytest.mark.parametrize("seconds", [None, 1e-6])
-def test_an_actor_follows_a_learner_and_tells_by_how_much_it_lags(seconds):
-  config = sac_cases.make_config(
-    "twin_target", variable_update_period=2, variable_update_seconds=seconds
-  )
+@pytest.mark.parametrize(
+  "period", [{"variable_update_period": 2}, {"variable_update_seconds": 1e-6}]
+)
+def test_an_actor_follows_a_learner_and_tells_by_how_much_it_lags(period):
+  config = sac_cases.make_config("twin_target", **period)
   builder = sac.SACBuilder(config)
   learner = sac_cases.make_learner(config, sac_cases.make_dataset(8), seed=1)
   networks = builder.make_networks(sac_cases.SPEC, seed=2)
@@ -256,7 +255,7 @@ def test_an_actor_follows_a_learner_and_tells_by_how_much_it_lags(seconds):
     actor.update(wait=True)
   for variable, array in zip(mine, served()):
     np.testing.assert_array_equal(variable.numpy(), array)
-  metrics = actor_lib.ActorMetrics(actor).get_metrics()
+  metrics = actor.metrics()
   assert metrics["variable_age_steps"] == 5.0
   assert 0.0 < metrics["variable_age_seconds"] < 60.0
 
@@ -274,7 +273,7 @@ def test_an_actor_that_shares_variables_has_no_age():
   builder = sac.SACBuilder(config)
   networks = builder.make_networks(sac_cases.SPEC)
   actor = builder.make_actor(builder.make_policy(networks), action_spec=sac_cases.SPEC.actions)
-  assert actor_lib.ActorMetrics(actor).get_metrics() == {}
+  assert actor.metrics() == {}
 
 
 def test_variables_come_over_the_wire_with_their_age():

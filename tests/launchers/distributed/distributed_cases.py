@@ -71,14 +71,14 @@ class Watch:
     self.board = board_lib.Board(os.path.join(self.directory, ".program"))
     self.processes = []
 
-  def wait_for_steps(self, steps, seconds=120.0):
-    """Waits until so many steps are done and all nodes run; returns the nodes."""
+  def wait_for_steps(self, steps, seconds=120.0, saved=False):
+    """Waits until so many steps are done, all nodes run, and one is `saved`; returns the nodes."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
       status, nodes = self.board.status(), self.board.nodes()
       alive = (board_lib.NodeState.RUNNING, board_lib.NodeState.LOST)
       running = all(node.state in alive for node in nodes.values())
-      if status and status["steps"] >= steps and running:
+      if status and status["steps"] >= steps and running and (status["checkpoint"] or not saved):
         children = psutil.Process().children(recursive=True)
         self.processes = [child for child in children if "sed" != child.name()]
         return nodes

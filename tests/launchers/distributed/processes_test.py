@@ -28,7 +28,7 @@ def _kill_while(watch, run, kills):
   def kill_all():
     try:
       for step, name in kills:
-        nodes = watch.wait_for_steps(step)
+        nodes = watch.wait_for_steps(step, saved=name == "replay")
         os.kill(os.getpid() if name == "launcher" else nodes[name].pid, signal.SIGKILL)
     except BaseException as error:  # Told in the test's own thread.
       failures.append(error)

@@ -2,7 +2,10 @@
 
 import json
 import os
+import subprocess
+import sys
 
+import cloudpickle
 import distributed_cases
 import numpy as np
 import pytest
@@ -95,13 +98,16 @@ def test_the_best_networks_are_kept_whole(finished):
   assert checkpointing.read_state(path)["trackables"] == ["critic", "policy", "prior"]
 
 
-def test_variables_reach_the_actors(finished):
+def test_variables_reach_the_actors_within_their_period(finished):
   directory, _ = finished
   rows = distributed_cases.rows(directory, "program")
   learnt = [row for row in rows if int(row["learner_steps"]) > 200]
   ages = [float(row["variable_age_steps"]) for row in learnt]
-  # The cache holds them for a second at most.
   assert learnt and min(ages) < 0.9 * int(learnt[-1]["learner_steps"])
+  # Ten steps from fetch to fetch, of what the cache holds for a second at most; the machine may be
+  # busy.
+  seconds = [float(row["variable_age_seconds"]) for row in learnt]
+  assert 0 < np.median(seconds) < 10
 
 
 def test_a_run_that_is_stopped_goes_on_where_it_was(tmp_path):
@@ -149,6 +155,57 @@ def test_other_agents_run_too(tmp_path, agent):
   )
   result = run_distributed(config, _launch(num_evaluators=0))
   assert result.steps == 300 and result.summary["learner_steps"] > 0
+
+
+def test_actors_act_in_several_environments_at_once(tmp_path):
+  made = []
+
+  def make():
+    made.append(fakes.PointMass())
+    return made[-1]
+
+  # 1,000 steps are no whole number of rounds of three, and are done exactly all the same.
+  config = distributed_cases.make_config(
+    tmp_path / "run", environment=make, steps=1_000, eval_every=0
+  )
+  result = run_distributed(config, _launch(num_evaluators=0, envs_per_actor=3))
+  assert result.steps == 1_000 and len(made) >= 6
+  assert result.summary["environment_steps"] == 1_000
+  distributed_cases.check_logs(tmp_path / "run", 1_000)
+  train = distributed_cases.rows(tmp_path / "run", "train")
+  # All but the episodes under way at the end, of six environments, have been told.
+  assert 1_000 - 6 * 20 <= 20 * len(train) <= 1_000
+  assert {int(row["episode_length"]) for row in train} == {20}
+  tables = checkpointing.read_state(result.checkpoint)["state"]
+  assert tables["run"]["steps"] == 1_000
+  *_, last = distributed_cases.rows(tmp_path / "run", "program")
+  asked = distributed_cases.SAMPLES_PER_INSERT * distributed_cases.SEQUENCE_LENGTH
+  np.testing.assert_allclose(float(last["samples_per_insert"]), asked, rtol=0.05)
+
+
+def test_the_learner_of_a_program_may_have_several_devices(tmp_path):
+  config = distributed_cases.make_config(
+    tmp_path / "run", steps=300, eval_every=0, checkpoint_every=0, strategy="mirrored"
+  )
+  code = """
+import pickle, sys
+import tensorflow as tf
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+from temper.launchers.distributed import launch_config
+from temper.launchers.distributed.run import run_distributed
+config = pickle.load(open(sys.argv[1], "rb"))
+launch = launch_config.LaunchConfig(kind="local_mt", num_evaluators=0)
+print(run_distributed(config, launch).summary["learner_steps"])
+"""
+  path = tmp_path / "config.pickle"
+  path.write_bytes(cloudpickle.dumps(config))
+  ran = subprocess.run(
+    [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=False
+  )
+  assert ran.returncode == 0, ran.stderr[-3_000:]
+  assert "Learning on 2 replicas, CPU:0, CPU:1: 4 of a batch of 8 on each." in ran.stderr
+  assert int(ran.stdout.split()[-1]) > 0
 
 
 def test_environments_of_ones_own_are_made_in_each_node(tmp_path):
