@@ -1,9 +1,11 @@
 """A loop over several environments, whose actions come from one call of the policy."""
 
 from collections.abc import Mapping, Sequence
+import contextlib
 import time
 from typing import Any, Callable, Optional, Protocol
 
+from absl import flags
 from acme import core
 from acme.utils import counting
 from acme.utils import loggers
@@ -103,7 +105,9 @@ class VectorLoop(core.Worker):
         f"num_episodes is {num_episodes} and num_steps is {num_steps}; give one of them at most."
       )
     episodes, first_step = 0, self._steps
-    with signals.runtime_terminator():
+    # Of a Launchpad program; it reads absl's flags, which not everyone has.
+    parsed = flags.FLAGS.is_parsed()
+    with signals.runtime_terminator() if parsed else contextlib.nullcontext():
       try:
         while (num_episodes is None or episodes < num_episodes) and (
           num_steps is None or self._steps - first_step < num_steps

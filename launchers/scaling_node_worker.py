@@ -73,11 +73,14 @@ def main(argv: Sequence[str]) -> None:
   side, work = argv[1:]
   answers = shared.take_output()
 
+  from absl import flags
+
   from temper.launchers import command_line
   from temper.utils import startup
 
   startup.quiet()
   command_line.set_threads(1)
+  flags.FLAGS(["scaling_node_worker"])  # Loops ask Launchpad for the program's end.
   with tempfile.TemporaryDirectory() as folder:
     do_unit = make_unit(side, work, folder)
     versions = {"temper-rl": startup.version(), **startup.stack_versions()}

@@ -311,3 +311,23 @@ def test_opaque_cores_keep_the_rules(step):
   before = probe(whole, burn_in_length=start)
   scrambled = crr_cases.scramble(whole, slice(0, start))
   crr_cases.assert_equal(probe(scrambled, burn_in_length=start), before, rtol=0, atol=0)
+
+
+def test_both_rates_decay_to_a_tenth(networks, step):
+  made = []
+
+  def make_optimizer():
+    made.append(snt.optimizers.SGD(0.02))
+    return made[-1]
+
+  learner = crr_cases.make_learner(
+    crr_cases.copy_networks(networks),
+    crr_cases.as_dataset(*[step] * 4),
+    make_optimizer=make_optimizer,
+    learning_rate_decay_period=2,
+  )
+  for factor in (1.0, 0.55, 0.1, 0.1):
+    learner.step()
+    assert learner.metrics["learning_rate_scale"] == pytest.approx(factor, rel=1e-6)
+    rates = [float(optimizer.learning_rate) for optimizer in made]
+    assert rates == pytest.approx([0.02 * factor] * 2, rel=1e-5)

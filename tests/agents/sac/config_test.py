@@ -97,6 +97,8 @@ def test_a_configuration_is_frozen():
     ("samples_per_insert", 0.0),
     ("replay_table_name", ""),
     ("variable_update_period", 0),
+    ("variable_update_seconds", 0.0),
+    ("variable_update_seconds", None),
     ("policy_layer_sizes", ()),
     ("critic_layer_sizes", (0,)),
     ("critic_layer_sizes", 64),

@@ -26,6 +26,8 @@ def test_defaults_are_sound_and_frozen():
     ("sequence_length", 0),
     ("num_action_samples", 0),
     ("variable_update_period", 0),
+    ("variable_update_seconds", 0.0),
+    ("variable_update_seconds", None),
     ("sample_block_rows", 0),
     ("discount", 1.1),
     ("discount", float("nan")),
