@@ -23,9 +23,6 @@ from temper.utils import replay_client
 
 EnvironmentFactory = Callable[[bool], dm_env.Environment]
 
-# Age beyond which a variable cache asks the learner again.
-_CACHE_SECONDS = 2.0
-
 
 class DistributedAgent:
   """Describes the nodes of a distributed agent; `build` makes the Launchpad program of them."""
@@ -172,9 +169,7 @@ class DistributedAgent:
     sources = [learner]
     if self._num_caches:
       with program.group("cacher"):
-        make_cache = lambda: lp.CourierNode(
-          variable_sources.VariableCache, learner, max_age_seconds=_CACHE_SECONDS
-        )
+        make_cache = lambda: lp.CourierNode(variable_sources.VariableCache, learner)
         sources = [program.add_node(make_cache()) for _ in range(self._num_caches)]
     with program.group("actor"):
       for actor_id in range(self._num_actors):

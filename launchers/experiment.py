@@ -40,7 +40,9 @@ from temper.utils.progress import Progress
 from temper.utils.progress import rates_per_second
 
 
-def run_experiment(config: ExperimentConfig, stop: Optional[StopSignal] = None) -> Result:
+def run_experiment(
+  config: ExperimentConfig, stop: Optional[StopSignal] = None, *, just_trained: bool = False
+) -> Result:
   """Trains an agent, or resumes a run, and leaves its artefacts in the directory.
 
   Ctrl-C and SIGTERM end the run at its next step, with a checkpoint.
@@ -48,6 +50,7 @@ def run_experiment(config: ExperimentConfig, stop: Optional[StopSignal] = None) 
   Args:
     config: what to run.
     stop: an entered signal of the caller, which may have come already; None takes one of its own.
+    just_trained: whether the caller has done all steps, so that nobody needs to hear that they are.
 
   Returns:
     The evaluations and counts.
@@ -66,7 +69,7 @@ def run_experiment(config: ExperimentConfig, stop: Optional[StopSignal] = None) 
       run = _Run(config, signal, cleanup)
     except ValueError as error:
       raise SettingsError(str(error)) from error
-    result = run.to_the_end()
+    result = run.to_the_end(just_trained)
   return result
 
 
@@ -162,11 +165,11 @@ class _Run:
         f"environment steps, and the run has {config.steps:,}."
       )
 
-  def to_the_end(self) -> Result:
+  def to_the_end(self, just_trained: bool) -> Result:
     """Trains, evaluates and makes the artefacts."""
-    if self._finished:
+    if self._finished and not just_trained:
       self._progress.note(self._why_finished())
-    elif self._checkpoint:
+    elif self._checkpoint and not self._finished:
       items = ", ".join(f"{size:,} in {name}" for name, size in self._agent.replay_sizes().items())
       self._progress.note(f"Resuming from {self._checkpoint}; replay holds {items}.")
     try:

@@ -1,7 +1,7 @@
 """Tables of what benchmark_distributed measured, and the model beside the measured points."""
 
 from collections.abc import Mapping, Sequence
-import itertools
+import dataclasses
 import os
 import statistics
 from typing import Any, Optional
@@ -18,8 +18,15 @@ ACTOR_TARGET = 5.0
 LINEAR_ACTORS = 4
 LINEAR_TOLERANCE = 0.15
 
-# Of the machines that a thousand actors are predicted for: each node has its own.
-PREDICTED_ACTORS = (1, 10, 100, 1_000)
+# What is predicted for machines of one's own: parameters that a fetch brings, actors, caches, and
+# seconds between fetches, None for dm-acme's period in steps.
+PREDICTED = (
+  *((scaling_sizes.POLICY_PARAMETERS, actors, 0, 1.0) for actors in (1, 10, 100, 1_000)),
+  (scaling_sizes.POLICY_PARAMETERS, 1_000, 0, None),
+  (1_000_000, 1_000, 0, 1.0),
+  (1_000_000, 1_000, 8, 1.0),
+  (1_000_000, 1_000, 0, 10.0),
+)
 
 _SIMULATED_SECONDS = 100.0
 
@@ -148,24 +155,28 @@ def costs(results: Mapping[str, Any], side: str) -> scaling_model.NodeCosts:
     )
     for work in ("writer", "reader")
   }
-  sizes = [record["parameters"] for record in results["variables"]]
-  seconds = [1 / record["fetches"] for record in results["variables"]]
-  fetch = np.exp(np.interp(np.log(scaling_sizes.POLICY_PARAMETERS), np.log(sizes), np.log(seconds)))
   return scaling_model.NodeCosts(
     environment=results["scaling"]["environment_seconds"],
     acting=1 / statistics.median(results["actor"][side]),
     learning=1 / statistics.median(results["learner"][side]),
     insert=1 / best["writer"],
     sample=1 / best["reader"],
-    fetch=float(fetch),
+    fetch=_fetch_seconds(results, scaling_sizes.POLICY_PARAMETERS),
   )
+
+
+def _fetch_seconds(results: Mapping[str, Any], parameters: int) -> float:
+  """Returns how long one source works for a request of so many parameters."""
+  sizes = [record["parameters"] for record in results["variables"]]
+  seconds = [1 / record["fetches"] for record in results["variables"]]
+  return float(np.exp(np.interp(np.log(parameters), np.log(sizes), np.log(seconds))))
 
 
 def _shape(
   num_actors: int,
   cpus: Optional[int],
   num_caches: int = 0,
-  fetch_period: int = scaling_sizes.VARIABLE_PERIOD,
+  fetch_seconds: Optional[float] = None,
 ) -> scaling_model.RunShape:
   return scaling_model.RunShape(
     num_actors=num_actors,
@@ -174,7 +185,8 @@ def _shape(
     steps_per_item=scaling_sizes.SEQUENCE_LENGTH,
     batch_size=scaling_sizes.BATCH_SIZE,
     samples_per_step=scaling_sizes.SAMPLES_PER_STEP,
-    fetch_period=fetch_period,
+    fetch_period=scaling_sizes.VARIABLE_PERIOD,
+    fetch_seconds=fetch_seconds,
     cpus=cpus,
   )
 
@@ -224,29 +236,30 @@ def model(results: Mapping[str, Any]) -> list[str]:
       )
     ]
     lines.append(f"  {side:8} {count:6} {' '.join(cells)} {off:+4.0%}  {limit}")
-  return [*lines, *_many(found[OURS])]
+  return [*lines, *_many(results, found[OURS])]
 
 
-def _many(found: scaling_model.NodeCosts) -> list[str]:
+def _many(results: Mapping[str, Any], found: scaling_model.NodeCosts) -> list[str]:
   """Returns predictions of ours, each node on a machine of its own."""
   lines = [
     f"  {OURS}, each node on a machine of its own:",
-    f"  {'actors':>6} {'caches':>6} {'period':>6} {'env steps/s':>12} {'learner/s':>10}"
-    f" {'fetches/s':>10} {'variable age s':>15}  limit",
+    f"  {'parameters':>10} {'actors':>6} {'caches':>6} {'period':>10} {'env steps/s':>12}"
+    f" {'learner/s':>10} {'fetches/s':>10} {'variable age s':>15}  limit",
   ]
-  # Of variables, in an actor's steps: one second as by default, and dm-acme's.
-  periods = (max(1, round(1 / (found.environment + found.acting))), scaling_sizes.VARIABLE_PERIOD)
-  for num_actors, num_caches, period in itertools.product(PREDICTED_ACTORS, (0, 4), periods):
-    shape = _shape(num_actors, None, num_caches, period)
-    rates = scaling_model.predict(found, shape)
+  for parameters, num_actors, num_caches, seconds in PREDICTED:
+    shape = _shape(num_actors, None, num_caches, seconds)
+    priced = dataclasses.replace(found, fetch=_fetch_seconds(results, parameters))
+    rates = scaling_model.predict(priced, shape)
+    period = f"{shape.fetch_period:,} steps" if seconds is None else f"{seconds:g} s"
     lines.append(
-      f"  {num_actors:6,} {num_caches:6} {period:6,} {rates.environment_steps:12,.1f}"
-      f" {rates.learner_steps:10,.1f} {rates.fetches:10.2f} {rates.variable_age:15.1f}"
-      f"  {scaling_model.limit(found, shape).value}"
+      f"  {parameters:10,} {num_actors:6,} {num_caches:6} {period:>10}"
+      f" {rates.environment_steps:12,.1f} {rates.learner_steps:10,.1f} {rates.fetches:10.2f}"
+      f" {rates.variable_age:15.1f}  {scaling_model.limit(priced, shape).value}"
     )
-  allowed = scaling_model.bounds(found, _shape(PREDICTED_ACTORS[-1], None))
+  most = max(num_actors for _, num_actors, _, _ in PREDICTED)
+  allowed = scaling_model.bounds(found, _shape(most, None))
   text = ", ".join(f"{name.value} {rate:,.0f}" for name, rate in allowed.items())
   return [
     *lines,
-    f"  of {PREDICTED_ACTORS[-1]:,} actors, env steps/s that each alone allows: {text}",
+    f"  of {most:,} actors, env steps/s that each alone allows: {text}",
   ]

@@ -13,7 +13,7 @@ from typing import Optional
 from temper.utils import checks
 
 # As variable caches are made, seconds.
-CACHE_REFRESH_SECONDS = 2.0
+CACHE_REFRESH_SECONDS = 1.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,6 +59,7 @@ class RunShape:
     batch_size: items of a learner step.
     samples_per_step: items sampled for each environment step.
     fetch_period: environment steps of an actor between two requests for variables.
+    fetch_seconds: seconds between them instead; None counts steps.
     cpus: CPUs that all nodes share; None: each node has a machine of its own.
   """
 
@@ -69,6 +70,7 @@ class RunShape:
   batch_size: int = 256
   samples_per_step: float = 32.0
   fetch_period: int = 1000
+  fetch_seconds: Optional[float] = None
   cpus: Optional[int] = None
 
   def __post_init__(self) -> None:
@@ -78,6 +80,7 @@ class RunShape:
       checks.integer(name, getattr(self, name), minimum=0)
     if self.cpus is not None:
       checks.integer("cpus", self.cpus, minimum=1)
+    checks.number("fetch_seconds", self.fetch_seconds, above=0, optional=True)
     if not self.samples_per_step > 0:
       raise ValueError(f"samples_per_step is {self.samples_per_step}; it must be above 0.")
 
@@ -163,6 +166,9 @@ def predict(costs: NodeCosts, shape: RunShape) -> Rates:
   """
   steps = min(bounds(costs, shape).values())
   wanted = steps / shape.fetch_period
+  if shape.fetch_seconds is not None:
+    # Actors ask at their steps only.
+    wanted = min(shape.num_actors / shape.fetch_seconds, steps)
   fetches = min(wanted, shape.num_sources / costs.fetch) if costs.fetch else wanted
   # Just fetched, they are as old as the answer took; then they age until the next are there.
   age = costs.fetch + shape.num_actors / fetches / 2

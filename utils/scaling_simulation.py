@@ -53,6 +53,7 @@ class _Simulation:
     self._waiting_batches, self._sampling, self._learning = 0, False, False
     self._unfetched = [0] * shape.num_actors
     self._fetching = [False] * shape.num_actors
+    self._asked_at = [0.0] * shape.num_actors
     self._made_at = [0.0] * shape.num_actors
     self._aged_at = [warm_up] * shape.num_actors
     self.items = self.updates = self.fetches = 0
@@ -104,11 +105,17 @@ class _Simulation:
   def _add(self, actor: int) -> None:
     self.items += self._counting
     self._unfetched[actor] += self._shape.steps_per_item
-    if self._unfetched[actor] >= self._shape.fetch_period and not self._fetching[actor]:
+    if self._wants_variables(actor) and not self._fetching[actor]:
       self._unfetched[actor], self._fetching[actor] = 0, True
+      self._asked_at[actor] = self.now
       source = self._sources[actor % len(self._sources)]
       self._at(source.serve(self.now, self._costs.fetch), self._fetched, actor)
     self._act(actor)
+
+  def _wants_variables(self, actor: int) -> bool:
+    if self._shape.fetch_seconds is None:
+      return self._unfetched[actor] >= self._shape.fetch_period
+    return self.now - self._asked_at[actor] >= self._shape.fetch_seconds
 
   def _fetched(self, actor: int) -> None:
     self._age(actor)
@@ -166,7 +173,7 @@ def simulate(
   warm_up: float = 0.0,
   seed: int = 0,
 ) -> scaling_model.Rates:
-  """Simulates a run and counts.
+  """Simulates a run and counts. Actors ask for variables when they have added an item.
 
   Args:
     costs: of single nodes.

@@ -86,8 +86,8 @@ def run_distributed(
     # In the middle, so that the artefacts, whose maker claims the folder too, come after.
     with contextlib.ExitStack() as claimed:
       claimed.callback(claim.release)
-      result = _run_nodes(settings, stop)
-    return result if result is not None else experiment.run_experiment(settings.config, stop)
+      trained, result = _run_nodes(settings, stop)
+    return result or experiment.run_experiment(settings.config, stop, just_trained=trained)
   raise AssertionError  # An ExitStack may swallow exceptions, for all a type checker knows.
 
 
@@ -114,8 +114,8 @@ def make_settings(config: ExperimentConfig, launch: LaunchConfig) -> RunSettings
   return settings
 
 
-def _run_nodes(settings: RunSettings, stop: StopSignal) -> Optional[Result]:
-  """Runs the program; returns what it came to if it was stopped, None if training is done."""
+def _run_nodes(settings: RunSettings, stop: StopSignal) -> tuple[bool, Optional[Result]]:
+  """Runs the program; returns whether it did, and what it came to unless all steps are done."""
   config, directory = settings.config, settings.directory
   checkpointer = Checkpointer(directory.checkpoints)
   checkpoint = checkpointer.latest()
@@ -124,7 +124,7 @@ def _run_nodes(settings: RunSettings, stop: StopSignal) -> Optional[Result]:
   if checkpoint is not None:
     state = training.RunState(**read_state(checkpoint)["state"]["run"])
     if training.finished(state, config.steps, config.early_stop):
-      return None
+      return False, None
     items = sum(replay_server.saved_items(os.path.join(checkpoint, "replay")).values())
   stop.check()
   try:
@@ -145,13 +145,13 @@ def _run_nodes(settings: RunSettings, stop: StopSignal) -> Optional[Result]:
     shutil.rmtree(directory.replay_scratch, ignore_errors=True)
   newest = checkpointer.latest()
   if isinstance(outcome, StopRequested):
-    return Result({}, _steps_of(newest), outcome, {}, newest)
+    return True, Result({}, _steps_of(newest), outcome, {}, newest)
   if outcome.ending is Ending.FAILED:
     raise TrainingFailed(
       f"{outcome.reason}\nLogs of the nodes: {settings.node_logs}\n"
       f"Last good checkpoint: {newest or 'none yet'}"
     )
-  return None
+  return True, None
 
 
 def _steps_of(checkpoint: Optional[str]) -> int:

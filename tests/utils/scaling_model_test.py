@@ -76,8 +76,17 @@ def test_caches_answer_as_many_requests_as_there_are_caches():
   costs = _costs(fetch=1.0)
   rates = scaling_model.predict(costs, _shape(num_actors=100, num_caches=4))
   assert rates.fetches == pytest.approx(4)
-  # 25 s between two requests; what a cache holds is 1 s old on average.
-  assert rates.variable_age == pytest.approx(1 + 12.5 + 1)
+  # 25 s between two requests; what a cache holds is half a second old on average.
+  assert rates.variable_age == pytest.approx(1 + 12.5 + 0.5)
+
+
+@pytest.mark.parametrize("num_actors, limited_by", [(10, None), (100, "sources"), (2, "steps")])
+def test_requests_by_time_are_as_many_as_actors_sources_or_steps_allow(num_actors, limited_by):
+  seconds = 1e-3 if limited_by == "steps" else 4.0
+  costs = _costs(fetch=0.0 if limited_by == "steps" else 0.1)
+  rates = scaling_model.predict(costs, _shape(num_actors=num_actors, fetch_seconds=seconds))
+  expected = {None: 10 / 4, "sources": 1 / 0.1, "steps": rates.environment_steps}[limited_by]
+  assert rates.fetches == pytest.approx(expected)
 
 
 _CASES = {
@@ -88,6 +97,7 @@ _CASES = {
   "learner": (_costs(learning=0.5), _SHAPE),
   "replay": (_costs(insert=0.2, sample=0.0125), _SHAPE),
   "source": (_costs(fetch=1.0), _shape(num_actors=20)),
+  "by time": (_costs(fetch=0.01), _shape(num_actors=20, fetch_seconds=20.0)),
   "caches": (_costs(fetch=1.0), _shape(num_actors=20, num_caches=4)),
 }
 
@@ -115,7 +125,14 @@ def test_a_simulation_can_be_repeated():
 
 
 @pytest.mark.parametrize(
-  "changes", [{"num_actors": 0}, {"num_caches": -1}, {"samples_per_step": 0.0}, {"cpus": 0}]
+  "changes",
+  [
+    {"num_actors": 0},
+    {"num_caches": -1},
+    {"samples_per_step": 0.0},
+    {"cpus": 0},
+    {"fetch_seconds": 0.0},
+  ],
 )
 def test_an_impossible_shape_is_refused(changes):
   with pytest.raises(ValueError, match=next(iter(changes))):
