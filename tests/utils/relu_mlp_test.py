@@ -71,3 +71,20 @@ def test_it_computes_in_the_dtype_of_its_inputs():
 def test_bad_sizes_are_refused(sizes, output, message):
   with pytest.raises(ValueError, match=message):
     relu_mlp.ReluMLP(sizes, output, seed=0)
+
+
+@pytest.mark.parametrize("dtype", [tf.float32, tf.float64])
+def test_the_rectifier_and_its_gradient_are_exactly_tensorflows(dtype):
+  values = np.random.RandomState(0).normal(size=(7, 300))
+  values[0, :4] = (0.0, -0.0, 1e-30, -1e-30)
+  x, upstream = tf.constant(values, dtype), tf.constant(values[::-1] * 3, dtype)
+
+  def differentiate(function):
+    with tf.GradientTape() as tape:
+      tape.watch(x)
+      y = function(x)
+    return y, tape.gradient(y, x, output_gradients=upstream)
+
+  for differentiated in (differentiate, tf.function(differentiate, autograph=False)):
+    for result, expected in zip(differentiated(relu_mlp.relu), differentiate(tf.nn.relu)):
+      np.testing.assert_array_equal(result, expected)
