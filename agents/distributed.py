@@ -3,6 +3,7 @@
 import os
 from typing import Any, Callable, Optional
 
+from absl import logging
 import acme
 from acme import core
 from acme import specs
@@ -15,13 +16,27 @@ import launchpad as lp
 import reverb
 
 from temper.agents import builder as builder_lib
-from temper.agents import learner as learner_lib
+from temper.agents import learner_worker
 from temper.agents import variable_sources
 from temper.agents import vector_loop
 from temper.utils import checks
 from temper.utils import replay_client
 
 EnvironmentFactory = Callable[[bool], dm_env.Environment]
+
+
+class _Node(lp.CourierNode):
+  """A node whose failure ends the program; Launchpad alone sees that of threads only."""
+
+  def run(self) -> None:
+    """Runs as Launchpad's, and asks for the program's end if that raises."""
+    try:
+      super().run()
+    except Exception:
+      if self._launch_context.launch_type is not lp.LaunchType.LOCAL_MULTI_THREADING:
+        logging.exception("A node has failed, so the program ends.")
+        lp.stop()
+      raise
 
 
 class DistributedAgent:
@@ -101,10 +116,12 @@ class DistributedAgent:
     """Makes the node that ends the program at the step limit."""
     return lp_utils.StepsLimiter(counter, self._max_actor_steps)
 
-  def learner(self, replay: reverb.Client, counter: counting.Counter) -> learner_lib.Learner:
+  def learner(
+    self, replay: reverb.Client, counter: counting.Counter
+  ) -> learner_worker.LearnerWorker:
     """Makes the learner; it keeps checkpoints when there is a directory."""
     directory = os.path.join(self._directory, "learner") if self._directory else None
-    return self._builder.make_learner(
+    learner = self._builder.make_learner(
       self._network_factory(self._environment_spec),
       self._builder.make_dataset(replay),
       counting.Counter(counter, "learner"),
@@ -115,6 +132,7 @@ class DistributedAgent:
       directory=directory,
       seed=self._seed,
     )
+    return learner_worker.LearnerWorker(learner)
 
   def actor(
     self,
@@ -158,23 +176,23 @@ class DistributedAgent:
     with program.group("replay"):
       replay = program.add_node(lp.ReverbNode(self.replay))
     with program.group("counter"):
-      counter = program.add_node(lp.CourierNode(self.counter))
+      counter = program.add_node(_Node(self.counter))
     if self._max_actor_steps:
       with program.group("coordinator"):
-        program.add_node(lp.CourierNode(self.coordinator, counter))
+        program.add_node(_Node(self.coordinator, counter))
     with program.group("learner"):
-      learner = program.add_node(lp.CourierNode(self.learner, replay, counter))
+      learner = program.add_node(_Node(self.learner, replay, counter))
     with program.group("evaluator"):
-      program.add_node(lp.CourierNode(self.evaluator, learner, counter))
+      program.add_node(_Node(self.evaluator, learner, counter))
     sources = [learner]
     if self._num_caches:
       with program.group("cacher"):
-        make_cache = lambda: lp.CourierNode(variable_sources.VariableCache, learner)
+        make_cache = lambda: _Node(variable_sources.VariableCache, learner)
         sources = [program.add_node(make_cache()) for _ in range(self._num_caches)]
     with program.group("actor"):
       for actor_id in range(self._num_actors):
         source = sources[actor_id % len(sources)]
-        program.add_node(lp.CourierNode(self.actor, replay, source, counter, actor_id))
+        program.add_node(_Node(self.actor, replay, source, counter, actor_id))
     return program
 
   def _logger(self, label: str) -> loggers.Logger:

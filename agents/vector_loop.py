@@ -108,16 +108,15 @@ class VectorLoop(core.Worker):
     # Of a Launchpad program; it reads absl's flags, which not everyone has.
     parsed = flags.FLAGS.is_parsed()
     with signals.runtime_terminator() if parsed else contextlib.nullcontext():
-      try:
-        while (num_episodes is None or episodes < num_episodes) and (
-          num_steps is None or self._steps - first_step < num_steps
-        ):
-          results = self.run_round()
-          episodes += len(results)
-          for result in results:
-            self._logger.write(result)
-      finally:
-        self._count_open_episodes()
+      while (num_episodes is None or episodes < num_episodes) and (
+        num_steps is None or self._steps - first_step < num_steps
+      ):
+        results = self.run_round()
+        episodes += len(results)
+        for result in results:
+          self._logger.write(result)
+      # Not when the program ends, since the counter may be gone before its actors.
+      self._count_open_episodes()
 
   @property
   def num_steps(self) -> int:

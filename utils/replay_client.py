@@ -8,7 +8,7 @@ from temper.utils import replay_watch
 
 # How long an adder waits for confirmations before it asks whether the server is alive, in
 # milliseconds.
-_CONFIRM_TIMEOUT_MS = 8_000
+_CONFIRM_TIMEOUT_MS = 1_000
 
 
 class Client(reverb.Client):

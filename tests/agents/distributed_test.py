@@ -53,6 +53,56 @@ def test_a_program_of_svg0_learns_from_its_actors():
   assert result.stdout.strip().splitlines()[-1] == f"{groups} 5"
 
 
+_TO_THE_END = """
+import functools, sys
+from absl import flags
+import launchpad as lp
+from temper.agents import svg0_prior
+from temper.utils import environments
+from temper.utils import fakes
+
+class Fragile(fakes.PointMass):
+  steps = 0
+
+  def step(self, action):
+    self.steps += 1
+    if self.steps > int(sys.argv[1]):
+      raise RuntimeError("the joint is broken")
+    return super().step(action)
+
+flags.FLAGS(["test"])
+program = svg0_prior.DistributedSVG0(
+  lambda evaluation: environments.environment_factory(
+    fakes.PointMass if evaluation else Fragile
+  )(0),
+  functools.partial(
+    svg0_prior.make_default_networks, policy_layer_sizes=(8,), critic_layer_sizes=(8,)
+  ),
+  num_actors=2, envs_per_actor=2, batch_size=8, min_replay_size=40, sequence_length=4,
+  samples_per_insert=8.0, max_actor_steps=200,
+).build()
+lp.launch(program, lp.LaunchType.LOCAL_MULTI_THREADING).wait()
+print("after the launch", flush=True)
+"""
+
+
+@pytest.mark.parametrize("steps", [10_000, 30])
+def test_a_program_ends_at_its_limit_and_at_an_error(steps):
+  result = subprocess.run(
+    [sys.executable, "-c", _TO_THE_END, str(steps)],
+    capture_output=True,
+    text=True,
+    timeout=120,
+    check=False,
+  )
+  if steps == 30:
+    assert result.returncode == 1 and "RuntimeError: the joint is broken" in result.stderr
+  else:
+    # Whatever waits for replay or for a counter that is gone is left: nobody had to be killed.
+    assert result.returncode == 0, result.stderr[-3_000:]
+    assert result.stdout.strip().endswith("after the launch")
+
+
 @pytest.mark.parametrize(
   "make",
   [

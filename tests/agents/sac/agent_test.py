@@ -26,6 +26,7 @@ def _agent(config, environment, **options):
 def test_public_names():
   assert set(sac.__all__) == {
     "SAC",
+    "DistributedSAC",
     "EncoderSharing",
     "SACBuilder",
     "SACConfig",
