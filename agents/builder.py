@@ -130,6 +130,25 @@ class AgentBuilder(abc.ABC, Generic[Config, Networks]):
     del action_spec
     return None
 
+  def make_share_of_warm_up(
+    self, action_spec: Optional[types.NestedSpec], num_actors: int, steps_done: int = 0
+  ) -> Optional[actor_lib.WarmUp]:
+    """Makes the warm-up of one of several actors, which together take what a single one would.
+
+    Args:
+      action_spec: of one action; None if it is not known.
+      num_actors: actors that begin at once.
+      steps_done: environment steps that all actors have done already.
+
+    Raises:
+      ValueError: if the spec is needed and missing.
+    """
+    warm_up = self.make_warm_up(action_spec)
+    if warm_up is None:
+      return None
+    left = max(0, warm_up.num_actions - steps_done)
+    return warm_up._replace(num_actions=-(-left // num_actors))
+
   def make_actor(
     self,
     policy_network: snt.Module,

@@ -149,6 +149,7 @@ class DistributedAgent:
       [self._builder.make_adder(client) for _ in range(self._envs_per_actor)],
       variable_source,
       action_spec=self._environment_spec.actions,
+      warm_up=self._builder.make_share_of_warm_up(self._environment_spec.actions, self._num_actors),
       # Actors that draw alike would explore alike.
       seed=self._seed + 7919 * (actor_id + 1),
     )

@@ -11,8 +11,6 @@ import tempfile
 import time
 from typing import Any, Callable
 
-from absl import flags
-
 from temper.launchers import command_line
 from temper.launchers import native_output
 from temper.launchers import stopping
@@ -53,16 +51,17 @@ def _run(argv: Sequence[str], stop: stopping.StopSignal) -> int:
     closing=("", "example:", f"  {argv[0]} --formats=onnx --rounds=3"),
     has_config=False,
   )
-  try:
-    if flag_table.peek(argv)["help"]:
-      print(flag_table.help(argv[0]))
-      return 0
-    values, _, _ = flag_table.read(argv)
-    formats = values["formats"].split(",")
-    if set(formats) - {"savedmodel", "onnx", "tflite"}:
-      raise ValueError(f"--formats={values['formats']}; savedmodel, onnx and tflite there are.")
-  except (flags.Error, ValueError) as error:
-    return command_line.refuse(error)
+  return flag_table.answer(argv, _checked, lambda values: _print_table(values, stop))
+
+
+def _checked(values: dict[str, Any]) -> dict[str, Any]:
+  if set(values["formats"].split(",")) - {"savedmodel", "onnx", "tflite"}:
+    raise ValueError(f"--formats={values['formats']}; savedmodel, onnx and tflite there are.")
+  return values
+
+
+def _print_table(values: dict[str, Any], stop: stopping.StopSignal) -> int:
+  formats = values["formats"].split(",")
   command_line.set_threads(values["intra_op_threads"])
   try:
     with native_output.held_back():

@@ -9,8 +9,6 @@ import sys
 import tempfile
 from typing import Any
 
-from absl import flags
-
 from temper.launchers import command_line
 from temper.launchers import stopping
 from temper.launchers.command_line import Flag
@@ -58,15 +56,16 @@ def _run(argv: Sequence[str], stop: stopping.StopSignal) -> int:
     sets_threads=False,
     has_config=False,
   )
-  try:
-    if flag_table.peek(argv)["help"]:
-      print(flag_table.help(argv[0]))
-      return 0
-    values, _, _ = flag_table.read(argv)
-    if values["directory"] is not None and os.path.exists(values["directory"]):
-      raise ValueError(f"{values['directory']} exists; give a folder that does not.")
-  except (flags.Error, ValueError) as error:
-    return command_line.refuse(error)
+  return flag_table.answer(argv, _checked, lambda values: _kill_and_finish(values, stop))
+
+
+def _checked(values: dict[str, Any]) -> dict[str, Any]:
+  if values["directory"] is not None and os.path.exists(values["directory"]):
+    raise ValueError(f"{values['directory']} exists; give a folder that does not.")
+  return values
+
+
+def _kill_and_finish(values: dict[str, Any], stop: stopping.StopSignal) -> int:
   scratch = tempfile.mkdtemp(prefix="temper_check_distributed_")
   directory = values["directory"] or os.path.join(scratch, "run")
   program = killed_program.KilledProgram(

@@ -7,7 +7,7 @@ import re
 import shlex
 import sys
 import textwrap
-from typing import Any, Callable, NamedTuple, Optional, Union
+from typing import Any, Callable, NamedTuple, Optional, TypeVar, Union
 
 from absl import flags as absl_flags
 
@@ -16,6 +16,8 @@ from temper.launchers import stopping
 from temper.utils import startup
 
 USAGE_ERROR = 2
+
+Checked = TypeVar("Checked")
 
 
 class Flag(NamedTuple):
@@ -121,6 +123,34 @@ class CommandLine:
     if config is None:
       return values, None, frozenset()
     return values, config_flags.read(config, parsed), config_flags.given(parsed)
+
+  def answer(
+    self,
+    argv: Sequence[str],
+    check: Callable[[dict[str, Any]], Checked],
+    body: Callable[[Checked], int],
+  ) -> int:
+    """Shows the help, or refuses what is asked for, or does it; where no agent is configured.
+
+    Args:
+      argv: the words of the command line, the program's name first.
+      check: makes of the flags' values what `body` is given; raises ValueError for what does not
+        go together.
+      body: does what is asked for.
+
+    Returns:
+      The exit code: 0 after the help, 2 after a refusal, else what `body` returns.
+    """
+    try:
+      early = self.peek(argv)
+      if early["help"] or early.get("helpfull"):
+        print(self.help(argv[0]))
+        return 0
+      values, _, _ = self.read(argv)
+      checked = check(values)
+    except (absl_flags.Error, ValueError) as error:
+      return refuse(error)
+    return body(checked)
 
   def help(self, program: str, config: Optional[Any] = None) -> str:
     """Returns the help text, with the fields of `config` if it is given."""

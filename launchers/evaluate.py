@@ -5,10 +5,7 @@ import re
 import sys
 from typing import Any, Optional
 
-from absl import flags
-
 from temper.launchers import command_line
-from temper.launchers import native_output
 from temper.launchers import saved_flags
 from temper.launchers import stopping
 from temper.launchers.command_line import Flag
@@ -48,6 +45,9 @@ _FLAGS: Sequence[Flag] = (
   ),
 )
 
+# The flags, the seeds and the number of environments.
+_Checked = tuple[dict[str, Any], Optional[tuple[int, ...]], Optional[int]]
+
 
 def run(argv: Sequence[str]) -> int:
   """Evaluates as the command line says.
@@ -79,18 +79,15 @@ def _run(argv: Sequence[str], stop: stopping.StopSignal) -> int:
     operand=saved_flags.OPERAND,
     most_operands=1,
   )
-  try:
-    if flag_table.peek(argv)["help"]:
-      print(flag_table.help(argv[0]))
-      return 0
-    values, _, _ = flag_table.read(argv)
+
+  def check(values: dict[str, Any]) -> _Checked:
     saved_flags.path_of(values)
     seeds = _seeds(values["seeds"], values["episodes"])
-    environments = _environments(values["environments"])
-  except (flags.Error, ValueError) as error:
-    return command_line.refuse(error)
-  with native_output.held_back():
-    return saved_flags.report(lambda: _evaluate(argv, values, seeds, environments, stop))
+    return values, seeds, _environments(values["environments"])
+
+  return flag_table.answer(
+    argv, check, lambda checked: saved_flags.report(lambda: _evaluate(argv, *checked, stop))
+  )
 
 
 def _evaluate(

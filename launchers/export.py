@@ -5,11 +5,8 @@ import os
 import sys
 from typing import Any
 
-from absl import flags
-
 from temper.launchers import command_line
 from temper.launchers import environment_flags
-from temper.launchers import native_output
 from temper.launchers import saved_flags
 from temper.launchers import stopping
 from temper.launchers.command_line import Flag
@@ -57,6 +54,9 @@ _FLAGS: Sequence[Flag] = (
   *environment_flags.FLAGS,
 )
 
+# The flags, the ways to act, and the environment's options.
+_Checked = tuple[Mapping[str, Any], list[PolicyKind], dict[str, Any]]
+
 
 def run(argv: Sequence[str]) -> int:
   """Exports as the command line says.
@@ -88,18 +88,14 @@ def _run(argv: Sequence[str], stop: stopping.StopSignal) -> int:
     operand="RUN",
     most_operands=1,
   )
-  try:
-    if flag_table.peek(argv)["help"]:
-      print(flag_table.help(argv[0]))
-      return 0
-    values, _, _ = flag_table.read(argv)
+
+  def check(values: dict[str, Any]) -> _Checked:
     saved_flags.path_of(values)
-    kinds = _kinds(values)
-    options = environment_flags.environment_options(values)
-  except (flags.Error, ValueError) as error:
-    return command_line.refuse(error)
-  with native_output.held_back():
-    return saved_flags.report(lambda: _export(values, kinds, options, stop))
+    return values, _kinds(values), environment_flags.environment_options(values)
+
+  return flag_table.answer(
+    argv, check, lambda checked: saved_flags.report(lambda: _export(*checked, stop))
+  )
 
 
 def _kinds(values: Mapping[str, Any]) -> list[PolicyKind]:

@@ -17,8 +17,6 @@ import sys
 import tempfile
 from typing import Any, Optional
 
-from absl import flags
-
 from temper.launchers import command_line
 from temper.launchers import exported_policy_worker as worker
 from temper.launchers import native_output
@@ -67,16 +65,17 @@ def _run(argv: Sequence[str], stop: stopping.StopSignal) -> int:
     sets_threads=False,
     has_config=False,
   )
-  try:
-    if flag_table.peek(argv)["help"]:
-      print(flag_table.help(argv[0]))
-      return 0
-    values, _, _ = flag_table.read(argv)
-    formats = values["formats"].split(",")
-    if set(formats) - set(_RUNTIMES):
+
+  def check(values: dict[str, Any]) -> dict[str, Any]:
+    if set(values["formats"].split(",")) - set(_RUNTIMES):
       raise ValueError(f"--formats={values['formats']}; it must be some of {', '.join(_RUNTIMES)}.")
-  except (flags.Error, ValueError) as error:
-    return command_line.refuse(error)
+    return values
+
+  return flag_table.answer(argv, check, lambda values: _compare(values, stop))
+
+
+def _compare(values: dict[str, Any], stop: stopping.StopSignal) -> int:
+  formats = values["formats"].split(",")
   try:
     with native_output.held_back():
       return _check(formats, values["observations"], values["seed"], stop)

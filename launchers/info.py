@@ -6,8 +6,6 @@ import os
 import sys
 from typing import Any
 
-from absl import flags
-
 from temper.launchers import command_line
 from temper.launchers import quantities
 from temper.launchers import stopping
@@ -45,18 +43,15 @@ def _run(argv: Sequence[str], stop: stopping.StopSignal) -> int:
     operand="PATH",
     most_operands=1,
   )
-  try:
-    if flag_table.peek(argv)["help"]:
-      print(flag_table.help(argv[0]))
-      return 0
-    values, _, _ = flag_table.read(argv)
+
+  def check(values: dict[str, Any]) -> tuple[str, bool]:
     if len(values["operands"]) != 1:
       raise ValueError(
         "A path is missing: give a run, a checkpoint, an exported policy or a dataset."
       )
-  except (flags.Error, ValueError) as error:
-    return command_line.refuse(error)
-  return _show(values["operands"][0], values["json"], stop)
+    return values["operands"][0], values["json"]
+
+  return flag_table.answer(argv, check, lambda checked: _show(*checked, stop))
 
 
 def _show(path: str, as_json: bool, stop: stopping.StopSignal) -> int:

@@ -5,8 +5,6 @@ import os
 import sys
 from typing import Any
 
-from absl import flags
-
 from temper.launchers import command_line
 from temper.launchers import native_output
 from temper.launchers import offline_studies
@@ -50,19 +48,15 @@ def _run(argv: Sequence[str], stop: stopping.StopSignal) -> int:
     flags=_FLAGS,
     closing=("", "example:", f"  {argv[0]} --study=memory --seeds=0,1,2"),
   )
-  try:
-    values = flag_table.peek(argv)
-    if values["help"] or values["helpfull"]:
-      print(flag_table.help(argv[0]))
-      return 0
-    values, _, _ = flag_table.read(argv)
-    seeds = _seeds(values["seeds"])
-  except (flags.Error, ValueError) as error:
-    return command_line.refuse(error)
-  stop.check()
-  with native_output.held_back():
-    command_line.set_threads(values["intra_op_threads"])
-    return _compare(argv, values, seeds, stop)
+
+  def compare(checked: tuple[dict[str, Any], tuple[int, ...]]) -> int:
+    values, seeds = checked
+    stop.check()
+    with native_output.held_back():
+      command_line.set_threads(values["intra_op_threads"])
+      return _compare(argv, values, seeds, stop)
+
+  return flag_table.answer(argv, lambda values: (values, _seeds(values["seeds"])), compare)
 
 
 def _compare(

@@ -5,8 +5,6 @@ import os
 import sys
 from typing import Any
 
-from absl import flags
-
 from temper.launchers import command_line
 from temper.launchers.command_line import Flag
 from temper.utils import startup
@@ -91,19 +89,11 @@ def run(argv: Sequence[str]) -> int:
     has_config=False,
     operand="RUN",
   )
-  try:
-    if flag_table.peek(argv)["help"]:
-      print(flag_table.help(argv[0]))
-      return 0
-    values, _, _ = flag_table.read(argv)
-    _check(values)
-  except (flags.Error, ValueError) as error:
-    return command_line.refuse(error)
-  return _plot(values)
+  return flag_table.answer(argv, _check, _plot)
 
 
-def _check(values: dict[str, Any]) -> None:
-  """Refuses what does not go together, before anything slow is loaded."""
+def _check(values: dict[str, Any]) -> dict[str, Any]:
+  """Refuses what does not go together, before anything slow is loaded; completes the values."""
   paths = values["operands"]
   if not paths:
     raise ValueError("No run is given: name the folder of one or several, such as runs/seed0.")
@@ -123,6 +113,7 @@ def _check(values: dict[str, Any]) -> None:
     )
   if values["smoothing"] is None:
     values["smoothing"] = _TRAIN_SMOOTHING if values["metric"] == _TRAIN else 1
+  return values
 
 
 def _plot(values: dict[str, Any]) -> int:

@@ -6,10 +6,7 @@ import os
 import sys
 from typing import Any
 
-from absl import flags
-
 from temper.launchers import command_line
-from temper.launchers import native_output
 from temper.launchers import saved_flags
 from temper.launchers import stopping
 from temper.launchers.command_line import Flag
@@ -72,16 +69,14 @@ def _run(argv: Sequence[str], stop: stopping.StopSignal) -> int:
     operand=saved_flags.OPERAND,
     most_operands=1,
   )
-  try:
-    if flag_table.peek(argv)["help"]:
-      print(flag_table.help(argv[0]))
-      return 0
-    values, _, _ = flag_table.read(argv)
+
+  def check(values: dict[str, Any]) -> dict[str, Any]:
     saved_flags.path_of(values)
-  except (flags.Error, ValueError) as error:
-    return command_line.refuse(error)
-  with native_output.held_back():
-    return saved_flags.report(lambda: _record(values, stop))
+    return values
+
+  return flag_table.answer(
+    argv, check, lambda values: saved_flags.report(lambda: _record(values, stop))
+  )
 
 
 def _record(values: dict[str, Any], stop: stopping.StopSignal) -> None:

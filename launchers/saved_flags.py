@@ -6,6 +6,7 @@ from typing import Any, Callable
 
 from temper.launchers import command_line
 from temper.launchers import environment_flags
+from temper.launchers import native_output
 from temper.launchers import stopping
 from temper.launchers.command_line import Flag
 from temper.utils.policy_kinds import PolicyKind
@@ -118,7 +119,8 @@ def report(body: Callable[[], None]) -> int:
   from temper.utils import recording
 
   try:
-    body()
+    with native_output.held_back():
+      body()
   except stopping.StopRequested as request:
     print(f"{request}; nothing is written.", file=sys.stderr)
     return request.exit_code

@@ -13,6 +13,7 @@ from temper.launchers import agent_table
 from temper.launchers import command_line
 from temper.launchers import environment_flags
 from temper.launchers import launch_flags
+from temper.launchers import learner_flags
 from temper.launchers import native_output
 from temper.launchers import presets
 from temper.launchers import stopping
@@ -20,7 +21,6 @@ from temper.launchers.command_line import Flag
 from temper.launchers.distributed.launch_config import LaunchKind
 from temper.launchers.early_stop import EarlyStop
 from temper.utils.policy_kinds import PolicyKind
-from temper.utils.strategy_kinds import StrategyKind
 
 _PROGRAM = "python -m temper.launchers.train"
 
@@ -115,14 +115,7 @@ _FLAGS: Sequence[Flag] = (
     "vary in any case.",
   ),
   *launch_flags.FLAGS,
-  Flag(
-    "strategy",
-    [kind.value for kind in StrategyKind],
-    StrategyKind.AUTO.value,
-    None,
-    "Devices that share the learner's batches: auto (all GPUs if there are several, else one "
-    "device), one_device, mirrored, or tpu.",
-  ),
+  *learner_flags.FLAGS,
   Flag("wandb_project", "string", None, None, "Project of Weights & Biases to log to as well."),
   *environment_flags.FLAGS,
   Flag("gif", "boolean", True, None, "Whether to film an episode at the end."),

@@ -32,19 +32,44 @@ def make_strategy(kind: Union[StrategyKind, str]) -> tf.distribute.Strategy:
   kind = checks.member("strategy", kind, StrategyKind)
   if kind is StrategyKind.TPU:
     return _tpu_strategy()
-  gpus = _names("GPU")
+  devices = _devices(kind, _names("GPU"))
+  if len(devices) == 1:
+    return tf.distribute.OneDeviceStrategy(devices[0])
+  return snt.distribute.Replicator(devices)
+
+
+def check(kind: Union[StrategyKind, str], batch_size: int) -> None:
+  """Refuses what a learner of this machine would refuse, without taking a GPU from it.
+
+  Of a TPU nothing is known before it is connected.
+
+  Args:
+    kind: which strategy, or its value.
+    batch_size: of the whole batch.
+
+  Raises:
+    ValueError: if devices are missing, or cannot share the batch equally.
+  """
+  kind = checks.member("strategy", kind, StrategyKind)
+  if kind is not StrategyKind.TPU:
+    gpus = [device.name for device in tf.config.list_physical_devices("GPU")]
+    _share(batch_size, len(_devices(kind, gpus)))
+
+
+def _devices(kind: StrategyKind, gpus: list[str]) -> list[str]:
+  """Returns the devices of a strategy, all GPUs being these."""
   if kind is StrategyKind.AUTO:
     kind = StrategyKind.MIRRORED if len(gpus) > 1 else StrategyKind.ONE_DEVICE
   devices = gpus or _names("CPU")
   if kind is StrategyKind.ONE_DEVICE:
-    return tf.distribute.OneDeviceStrategy(devices[0])
+    return devices[:1]
   if len(devices) < 2:
     raise ValueError(
       "strategy is 'mirrored' and needs two devices of a kind at least; TensorFlow sees "
       f"{_found()}. Take 'auto' or 'one_device', or make more devices visible, as by "
       "CUDA_VISIBLE_DEVICES."
     )
-  return snt.distribute.Replicator(devices)
+  return devices
 
 
 def batch_per_replica(batch_size: int, strategy: tf.distribute.Strategy) -> int:
@@ -53,7 +78,10 @@ def batch_per_replica(batch_size: int, strategy: tf.distribute.Strategy) -> int:
   Raises:
     ValueError: if the replicas cannot share it equally.
   """
-  replicas = strategy.num_replicas_in_sync
+  return _share(batch_size, strategy.num_replicas_in_sync)
+
+
+def _share(batch_size: int, replicas: int) -> int:
   if batch_size % replicas:
     raise ValueError(
       f"A batch of {batch_size} cannot be shared equally by {replicas} replicas; choose "

@@ -13,7 +13,6 @@ import launchpad as lp
 import numpy as np
 import reverb
 
-from temper.agents import actor as actor_lib
 from temper.agents import variable_sources
 from temper.agents import vector_loop
 from temper.launchers import evaluating
@@ -65,7 +64,9 @@ class ActorNode:
       critic_network=builder.make_critic(networks),
       action_spec=settings.environment_spec.actions,
       seed=seeds[0],
-      warm_up=_share_of_warm_up(settings, steps),
+      warm_up=builder.make_share_of_warm_up(
+        settings.environment_spec.actions, settings.launch.num_actors, steps
+      ),
     )
     self._environments = environments
     self._loop = vector_loop.VectorLoop(
@@ -139,12 +140,3 @@ def _make_environment(settings: RunSettings, seed: int) -> dm_env.Environment:
   if config.fixed_start:
     return environment_wrappers.FixedStart(source.make(config.seed), config.seed)
   return source.make(seed)
-
-
-def _share_of_warm_up(settings: RunSettings, steps: int) -> Optional[actor_lib.WarmUp]:
-  """Returns how an actor begins: all actors together as the only one of a process would."""
-  warm_up = settings.config.builder.make_warm_up(settings.environment_spec.actions)
-  if warm_up is None:
-    return None
-  left = max(0, warm_up.num_actions - steps)
-  return warm_up._replace(num_actions=-(-left // settings.launch.num_actors))

@@ -1,13 +1,9 @@
 """One distributed run from the launch to the last artefact, as a function."""
 
-from collections.abc import Iterator
 import contextlib
 import dataclasses
 import os
 import shutil
-import signal
-import sys
-import threading
 import time
 from typing import Any, Optional
 
@@ -21,6 +17,7 @@ from temper.launchers import experiment
 from temper.launchers import run_checkpoint
 from temper.launchers import training
 from temper.launchers.distributed import board as board_lib
+from temper.launchers.distributed import launching
 from temper.launchers.distributed import processes
 from temper.launchers.distributed import program as program_lib
 from temper.launchers.distributed import status_text
@@ -38,6 +35,7 @@ from temper.launchers.stopping import StopRequested
 from temper.launchers.stopping import StopSignal
 from temper.utils import pickling
 from temper.utils import replay_server
+from temper.utils import strategies
 from temper.utils.checkpointing import Checkpointer
 from temper.utils.checkpointing import read_state
 from temper.utils.progress import Progress
@@ -46,8 +44,6 @@ _POLL_SECONDS = 0.2
 # A stop saves first; whatever has not ended by then is killed.
 _STOP_SECONDS = 20.0
 _CAUSE_SECONDS = 1.0
-_THREADS_END_SECONDS = 10.0
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGALRM)
 
 
 def run_distributed(
@@ -99,7 +95,8 @@ def make_settings(config: ExperimentConfig, launch: LaunchConfig) -> RunSettings
     launch: the nodes.
 
   Raises:
-    ValueError: if it cannot be run: environment, folder, or what cannot be sent to a process.
+    ValueError: if it cannot be run: environment, folder, devices, or what cannot be sent to a
+      process.
   """
   notes = {**config.notes, "distributed": True, "launch": dataclasses.asdict(launch)}
   config = dataclasses.replace(config, notes=notes)
@@ -108,6 +105,8 @@ def make_settings(config: ExperimentConfig, launch: LaunchConfig) -> RunSettings
     spec = specs.make_environment_spec(environment)
   settings = RunSettings(config, launch, spec, config.record())
   settings.directory.check(settings.record)
+  if launch.kind is not LaunchKind.VERTEX_AI:  # Its machines may have other devices.
+    strategies.check(config.strategy, config.builder.config.batch_size)
   if launch.kind is not LaunchKind.LOCAL_MT:
     for name in (field.name for field in dataclasses.fields(config)):
       pickling.check(f"the experiment's {name}", getattr(config, name))
@@ -199,7 +198,7 @@ class _Launched:
       if launch.in_processes:
         self._tree.end()
       elif manager is not None:
-        _end_threads(manager)
+        launching.end_threads(manager)
 
   def _launch(self) -> Any:
     if not flags.FLAGS.is_parsed():
@@ -207,10 +206,11 @@ class _Launched:
     # Launchpad would kill this process too, when nodes take longer; here it has more to do.
     flags.FLAGS["lp_termination_notice_secs"].value = -1
     in_processes = self._settings.launch.in_processes
-    with _handlers_kept():
+    with launching.handlers_kept():
       if not in_processes:
         return lp.launch(self._program, lp.LaunchType.LOCAL_MULTI_THREADING)
-      with self._tree.recording(), _output_to(os.path.join(self._settings.node_logs, "launch.log")):
+      log = os.path.join(self._settings.node_logs, "launch.log")
+      with self._tree.recording(), launching.output_to(log):
         manager = lp.launch(
           self._program,
           lp.LaunchType.LOCAL_MULTI_PROCESSING,
@@ -262,7 +262,7 @@ class _Launched:
     if failed:
       # One that was killed, or replay, is the cause of what others may have said before it.
       cause = min(failed, key=lambda name: ("killed" not in failed[name].reason, name != "replay"))
-      return f"{cause} failed: {failed[cause].reason}."
+      return f"{cause} failed: {failed[cause].reason.rstrip('.')}."
     if not self._settings.launch.in_processes:
       return ""
     gone = self._tree.gone()
@@ -286,52 +286,3 @@ class _Launched:
     self._notes_shown = len(status["notes"])
     self._progress.describe(status_text.status_text(status, list(nodes.values())))
     self._progress.advance(status["steps"])
-
-
-@contextlib.contextmanager
-def _handlers_kept() -> Iterator[None]:
-  """Keeps this process's handlers of signals, which Launchpad replaces."""
-  handlers = {signum: signal.getsignal(signum) for signum in _SIGNALS}
-  try:
-    yield
-  finally:
-    if threading.current_thread() is threading.main_thread():
-      for signum, handler in handlers.items():
-        signal.signal(signum, handler)
-
-
-@contextlib.contextmanager
-def _output_to(path: str) -> Iterator[None]:
-  """Sends the descriptors that new processes inherit as their output to a file."""
-  sys.stdout.flush()
-  sys.stderr.flush()
-  saved = [(number, os.dup(number)) for number in (1, 2)]
-  log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-  try:
-    for number, _ in saved:
-      os.dup2(log, number)
-    yield
-  finally:
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os.close(log)
-    for number, copy in saved:
-      os.dup2(copy, number)
-      os.close(copy)
-
-
-def _end_threads(manager: Any) -> None:
-  """Asks the nodes' threads to end, and waits for them, but not for ever."""
-
-  def end() -> None:
-    manager.stop_and_wait()
-    # An error that was told already would be raised once more when the process exits.
-    with contextlib.suppress(Exception):
-      manager.wait()
-
-  ending = threading.Thread(target=end, name="end_of_nodes", daemon=True)
-  ending.start()
-  ending.join(_THREADS_END_SECONDS)
-  if ending.is_alive():
-    # Launchpad waits for its threads when the process exits: for one that hangs, for ever.
-    manager._active_workers.clear()

@@ -132,7 +132,10 @@ class _Supervisor:
     # Ctrl-C reaches all processes of the terminal; what it means is for the launcher to say.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     nodes_handler = signal.signal(signal.SIGTERM, self._terminate)
-    import temper.launchers.distributed.program  # noqa: F401 Before the fork, thus once.
+    # Before the fork, thus once.
+    import temper.launchers.distributed.actor_node
+    import temper.launchers.distributed.evaluator_node
+    import temper.launchers.distributed.learner_node  # noqa: F401
 
     quick_deaths = 0
     while True:

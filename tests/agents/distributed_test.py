@@ -3,7 +3,9 @@
 import subprocess
 import sys
 
+from acme.utils import counting
 import pytest
+import reverb
 
 from temper.agents import crr
 from temper.agents import sac
@@ -101,6 +103,19 @@ def test_a_program_ends_at_its_limit_and_at_an_error(steps):
     # Whatever waits for replay or for a counter that is gone is left: nobody had to be killed.
     assert result.returncode == 0, result.stderr[-3_000:]
     assert result.stdout.strip().endswith("after the launch")
+
+
+def test_actors_share_the_warm_up():
+  builder = sac.SACBuilder(sac.SACConfig(warm_up_steps=1_000))
+  actions = fakes.PointMass().action_spec()
+  share = lambda *counts: builder.make_share_of_warm_up(actions, *counts).num_actions
+  assert (share(1), share(4), share(3), share(4, 200), share(4, 2_000)) == (1_000, 250, 334, 200, 0)
+  agent = sac.DistributedSAC(_environment, sac.SACConfig(warm_up_steps=1_000), num_actors=4)
+  server = reverb.Server(agent.replay())
+  learner = agent.learner(reverb.Client(f"localhost:{server.port}"), counting.Counter())
+  loop = agent.actor(reverb.Client(f"localhost:{server.port}"), learner, counting.Counter())
+  assert loop._actor._actor._warm_up.num_actions == 250
+  server.stop()
 
 
 @pytest.mark.parametrize(

@@ -78,6 +78,27 @@ def test_what_a_batch_becomes_is_said():
     strategies.description(two, 5)
 
 
+def test_what_a_learner_would_refuse_is_refused_without_taking_its_gpus(monkeypatch):
+  gpus = [tf.config.PhysicalDevice(f"/physical_device:GPU:{i}", "GPU") for i in range(3)]
+  taken = []
+  monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: gpus)
+  monkeypatch.setattr(tf.config, "list_logical_devices", taken.append)
+  for kind in ("auto", "mirrored"):
+    strategies.check(kind, 6)
+    with pytest.raises(ValueError, match="A batch of 8 cannot be shared equally by 3 replicas"):
+      strategies.check(kind, 8)
+  strategies.check("one_device", 8)
+  strategies.check("tpu", 8)
+  assert not taken
+
+
+def test_mirrored_on_one_processor_is_refused_by_the_check_too(monkeypatch):
+  monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [])
+  _devices(monkeypatch, gpus=0)
+  with pytest.raises(ValueError, match="'mirrored' and needs two"):
+    strategies.check("mirrored", 8)
+
+
 def test_names_are_known_without_tensorflow():
   program = (
     "import sys\n"

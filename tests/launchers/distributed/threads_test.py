@@ -9,6 +9,7 @@ import cloudpickle
 import distributed_cases
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from temper.agents import crr
 from temper.agents import sac
@@ -145,16 +146,35 @@ def test_a_run_of_one_process_is_not_taken_for_a_distributed_one(tmp_path, finis
 def test_other_agents_run_too(tmp_path, agent):
   sizes = {"policy_layer_sizes": (8,), "critic_layer_sizes": (8,), "batch_size": 4}
   if agent == "sac":
-    builder = sac.SACBuilder(sac.SACConfig(warm_up_steps=30, min_replay_size=50, **sizes))
+    rate = {"samples_per_insert": 2.0}
+    builder = sac.SACBuilder(sac.SACConfig(warm_up_steps=30, min_replay_size=50, **sizes, **rate))
   else:
     builder = crr.CRRBuilder(
       crr.CRRConfig(sequence_length=4, lstm_size=None, min_replay_size=50, **sizes)
     )
+  steps = 2_000 if agent == "sac" else 300
   config = distributed_cases.make_config(
-    tmp_path / "run", builder=builder, steps=300, eval_every=0, checkpoint_every=0
+    tmp_path / "run", builder=builder, steps=steps, eval_every=0, checkpoint_every=0
   )
   result = run_distributed(config, _launch(num_evaluators=0))
-  assert result.steps == 300 and result.summary["learner_steps"] > 0
+  assert result.steps == steps and result.summary["learner_steps"] > 0
+  if agent == "sac":
+    *_, last = distributed_cases.rows(tmp_path / "run", "program")
+    np.testing.assert_allclose(float(last["samples_per_insert"]), 2.0, rtol=0.02)
+
+
+@pytest.mark.parametrize("batch_size, strategy", [(8, "mirrored"), (7, "mirrored")])
+def test_devices_that_do_not_fit_are_refused_before_anything_is_written(
+  tmp_path, monkeypatch, batch_size, strategy
+):
+  if batch_size == 8:
+    monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: [])
+  builder = sac.SACBuilder(sac.SACConfig(batch_size=batch_size))
+  config = distributed_cases.make_config(tmp_path / "run", builder=builder, strategy=strategy)
+  refusal = "needs two devices" if batch_size == 8 else "A batch of 7 cannot be shared equally by 2"
+  with pytest.raises(SettingsError, match=refusal):
+    run_distributed(config, _launch())
+  assert not os.path.exists(tmp_path / "run")
 
 
 def test_actors_act_in_several_environments_at_once(tmp_path):
@@ -180,6 +200,7 @@ def test_actors_act_in_several_environments_at_once(tmp_path):
   assert tables["run"]["steps"] == 1_000
   *_, last = distributed_cases.rows(tmp_path / "run", "program")
   asked = distributed_cases.SAMPLES_PER_INSERT * distributed_cases.SEQUENCE_LENGTH
+  # The limiter's play is four per cent of a run this short.
   np.testing.assert_allclose(float(last["samples_per_insert"]), asked, rtol=0.05)
 
 
