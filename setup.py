@@ -53,6 +53,7 @@ setuptools.setup(
   include_package_data=False,
   install_requires=[
     "absl-py>=1.4",
+    "cloudpickle>=2",
     # dm-acme pins a Launchpad that TensorFlow 2.12 cannot load, so a resolver refuses this list.
     # requirements/runtime.txt holds the whole set, to be installed with --no-deps.
     "dm-acme==0.4.0",
@@ -68,7 +69,9 @@ setuptools.setup(
     "ml-collections>=0.1.1",
     "numpy<1.24",
     "pillow>=10",
+    "portpicker>=1.6",
     "protobuf>=4.25,<5",
+    "psutil>=5.9",
     "scipy>=1.9",
     "tensorboard>=2.12,<2.13",
     "tensorflow==2.12.1",

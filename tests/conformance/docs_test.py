@@ -140,15 +140,15 @@ def test_commands_parse(tmp_path):
     import ast, sys
     from temper.utils import startup
     startup.quiet()
-    from temper.launchers import experiment, main
+    from temper.launchers import experiment, launch_flags, main
 
     class Reached(BaseException):
       pass
 
-    def stop(config, signal):
+    def stop(*_):
       raise Reached
 
-    experiment.run_experiment = stop
+    experiment.run_experiment = launch_flags.run = stop
     for page, words in ast.literal_eval(sys.stdin.read()):
       if not words:
         continue

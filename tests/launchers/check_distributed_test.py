@@ -18,9 +18,9 @@ def test_a_run_with_killed_nodes_ends_well(tmp_path, capsys):
   code = check_distributed.run(
     [
       "check",
-      "--kills=2",
+      "--kills=1",
       "--seed=1",
-      "--steps=1600",
+      "--steps=700",
       "--checkpoint_every=300",
       "--target=-2000",
       f"--directory={directory}",
@@ -28,7 +28,7 @@ def test_a_run_with_killed_nodes_ends_well(tmp_path, capsys):
   )
   captured = capsys.readouterr()
   assert code == 0, captured.err
-  assert captured.err.count("kill ") >= 2 and "the logs are whole" in captured.out
+  assert "kill 1 of 1" in captured.err and "the logs are whole" in captured.out
   assert os.path.exists(os.path.join(directory, "result.json"))
 
 

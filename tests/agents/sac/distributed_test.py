@@ -23,11 +23,12 @@ def test_an_actor_begins_uniformly_and_fills_replay(variant):
   try:
     client = reverb.Client(f"localhost:{server.port}")
     learner = program.learner(client, counting.Counter())
-    result = program.actor(client, learner, counting.Counter()).run_episode()
+    loop = program.actor(client, learner, counting.Counter())
+    loop.run(num_episodes=1)
     (table,) = client.server_info().values()
-    assert table.current_size == result["episode_length"] == 10
+    assert table.current_size == loop.num_steps == 10
     learner.step()
-    assert learner.num_steps == 1
+    ((num_steps,),) = learner.get_variables(["num_steps"])
+    assert num_steps == 1
   finally:
-    learner.cancel()
     server.stop()
