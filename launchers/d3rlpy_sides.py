@@ -177,6 +177,9 @@ def our_flags(
     "critic_learning_rate": config.learning_rate,
     "policy_layer_sizes": config.layer_sizes,
     "critic_layer_sizes": config.layer_sizes,
+    # What d3rlpy has nothing like, chosen for this length of run: else the last evaluations swing.
+    "learning_rate_decay_period": job.steps,
+    "num_atoms": 201,
   }
   no = "" if job.normalise_observations else "no"
   return [
