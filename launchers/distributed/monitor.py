@@ -325,6 +325,7 @@ class Monitor:
       "goal": early_stop.state(state.last_returns) if early_stop else None,
       "losses": {k: v for k, v in self._metrics.items() if k.endswith("_loss") or k == "alpha"},
       "rates": self._rows.rates,
+      "actor_rates": self._leases.rates,
       "program": self._rows.program(self._learner_steps),
       "checkpoint": self._checkpoint,
       "notes": self._notes,

@@ -5,6 +5,8 @@ from typing import Any
 
 from temper.launchers.distributed import board as board_lib
 
+_MOST_RATES = 4
+
 
 def status_text(status: Mapping[str, Any], nodes: Sequence[board_lib.Node]) -> str:
   """Returns the line that says how a program is.
@@ -27,8 +29,18 @@ def status_text(status: Mapping[str, Any], nodes: Sequence[board_lib.Node]) -> s
     parts.append(f"samples/insert {program['samples_per_insert']:.3g}")
   age = f"{program['variable_age_steps']:.0f} steps, {program['variable_age_seconds']:.1f} s"
   parts.append(f"age {age}")
-  parts.append(" ".join(f"{kind} {text}" for kind, text in _states_by_kind(nodes).items()))
+  states = _states_by_kind(nodes)
+  if any(status["actor_rates"]) and "actor" in states:
+    states["actor"] += f" ({_rates(status['actor_rates'])} steps/s)"
+  parts.append(" ".join(f"{kind} {text}" for kind, text in states.items()))
   return " · ".join(part for part in parts if part)
+
+
+def _rates(rates: Sequence[float]) -> str:
+  """Returns each actor's rate, or of many the least and the largest."""
+  if len(rates) > _MOST_RATES:
+    return f"{min(rates):.0f} to {max(rates):.0f}"
+  return ", ".join(f"{rate:.0f}" for rate in rates)
 
 
 def _states_by_kind(nodes: Sequence[board_lib.Node]) -> dict[str, str]:

@@ -147,6 +147,11 @@ class StepLeases:
     """Actors that have not ended."""
     return sum(not actor.done for actor in self._actors.values())
 
+  @property
+  def rates(self) -> list[float]:
+    """Environment steps a second of each actor that has not ended, as it last reported."""
+    return [actor.rate for _, actor in sorted(self._actors.items()) if not actor.done]
+
   def oldest(self, learner_steps: int) -> Age:
     """Returns how old an actor's variables were, at most, since `forget_ages`.
 

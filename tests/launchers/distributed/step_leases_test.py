@@ -62,6 +62,15 @@ def test_a_killed_actor_leaves_its_steps():
   assert leases.all_done and leases.num_acting == 0 and leases.num_known == 1
 
 
+def test_the_rates_are_those_of_the_actors_that_act():
+  leases = step_leases.StepLeases()
+  for actor_id, seconds in ((2, 0.5), (0, 0.1), (1, 0.2)):
+    _hear(leases, actor_id, 10, seconds)
+  assert leases.rates == [100.0, 50.0, 20.0]
+  leases.give_up(1)
+  assert leases.rates == [100.0, 20.0]
+
+
 def test_the_oldest_variables_count_until_they_are_forgotten():
   leases = step_leases.StepLeases()
   _hear(leases, 0, version=90, age=step_leases.Age(4.0, 0.5))
