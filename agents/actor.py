@@ -212,9 +212,7 @@ class Actor(core.Actor):
 
     See `temper.utils.variable_client.VariableClient.metrics`.
     """
-    if isinstance(self._variable_client, variable_client_lib.VariableClient):
-      return self._variable_client.metrics()
-    return {}
+    return variable_client_lib.metrics_of(self._variable_client)
 
   def state(self) -> dict[str, Any]:
     """Returns what decides the next draws, as JSON can represent it.

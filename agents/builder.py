@@ -2,6 +2,7 @@
 
 import abc
 from collections.abc import Callable, Iterator, Mapping, Sequence
+import functools
 from typing import Any, Generic, Optional, TypeVar, Union
 
 from acme import adders
@@ -182,11 +183,8 @@ class AgentBuilder(abc.ABC, Generic[Config, Networks]):
     if adder is not None:
       kwargs.setdefault("warm_up", self.make_warm_up(action_spec))
     policy = choice.make(policy_network, critic_network, action_spec)
-    client = None
-    if variable_source is not None:
-      variables = choice.variables(policy_network, critic_network)
-      client = self._make_variable_client(variable_source, variables)
-      kwargs.setdefault("policy_version", client.policy_version)
+    variables = functools.partial(choice.variables, policy_network, critic_network)
+    client = self._follow(variable_source, variables, kwargs)
     return actor_lib.Actor(policy, adder, client, extras=self.extras, **kwargs)
 
   def make_vector_actor(
@@ -227,38 +225,38 @@ class AgentBuilder(abc.ABC, Generic[Config, Networks]):
       return vector_actor.OneEnvironmentActor(actor)
     kwargs.setdefault("warm_up", self.make_warm_up(action_spec))
     policy = choice.make(policy_network, critic_network, action_spec)
-    client = None
-    if variable_source is not None:
-      variables = choice.variables(policy_network, critic_network)
-      client = self._make_variable_client(
-        variable_source, variables, steps_per_call=len(row_adders)
-      )
-      kwargs.setdefault("policy_version", client.policy_version)
+    variables = functools.partial(choice.variables, policy_network, critic_network)
+    client = self._follow(variable_source, variables, kwargs, steps_per_call=len(row_adders))
     return vector_actor.VectorActor(policy, row_adders, client, extras=self.extras, **kwargs)
 
-  def _make_variable_client(
+  def _follow(
     self,
-    source: core.VariableSource,
-    variables: Mapping[str, Sequence[tf.Variable]],
+    source: Optional[core.VariableSource],
+    variables: Callable[[], Mapping[str, Sequence[tf.Variable]]],
+    actor_options: dict[str, Any],
     *,
     steps_per_call: int = 1,
-  ) -> variable_client.VariableClient:
+  ) -> Optional[variable_client.VariableClient]:
     """Makes the client of an actor, which has the newest variables already.
 
     Args:
-      source: where they are fetched from.
-      variables: what is written to, by name.
+      source: where they are fetched from; None where the learner shares them.
+      variables: returns what is written to, by name.
+      actor_options: of the actor, which is told by them what version its policy is.
       steps_per_call: the actor's steps between two calls of its `update`.
     """
+    if source is None:
+      return None
     config: Any = self._config
     period = config.variable_update_period
     client = variable_client.VariableClient(
       source,
-      variables,
+      variables(),
       period_calls=None if period is None else max(period // steps_per_call, 1),
       period_seconds=config.variable_update_seconds if period is None else None,
     )
     client.update_and_wait()
+    actor_options.setdefault("policy_version", client.policy_version)
     return client
 
   @abc.abstractmethod

@@ -111,9 +111,7 @@ class VectorActor:
 
   def metrics(self) -> dict[str, float]:
     """Returns how old the policy's variables were since this was asked last, if that is known."""
-    if isinstance(self._variable_client, variable_client_lib.VariableClient):
-      return self._variable_client.metrics()
-    return {}
+    return variable_client_lib.metrics_of(self._variable_client)
 
   def state(self) -> dict[str, Any]:
     """Returns what decides the draws of the next episodes, as JSON can represent it."""

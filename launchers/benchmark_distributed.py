@@ -11,8 +11,6 @@ import os
 import sys
 from typing import Any
 
-from absl import flags
-
 from temper.launchers import command_line
 from temper.launchers import scaling_measuring
 from temper.launchers import scaling_picture
@@ -56,20 +54,12 @@ def run(argv: Sequence[str]) -> int:
     sets_threads=False,
     has_config=False,
   )
-  try:
-    if flag_table.peek(argv)["help"]:
-      print(flag_table.help(argv[0]))
-      return 0
-    options, _, _ = flag_table.read(argv)
-    measure(options)
-    return 0
-  except (flags.Error, ValueError) as error:
-    return command_line.refuse(error)
-  except (timed_worker.WorkerError, ImportError) as error:
-    return command_line.fail(error)
-  except KeyboardInterrupt:
-    print("Aborted.", file=sys.stderr)
-    return 130
+  failures = (timed_worker.WorkerError, ImportError)
+  return flag_table.answer(
+    argv,
+    lambda options: options,
+    lambda options: command_line.measured(lambda: measure(options), failures),
+  )
 
 
 def main() -> None:

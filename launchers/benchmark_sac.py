@@ -10,8 +10,6 @@ import statistics
 import sys
 from typing import Any
 
-from absl import flags
-
 from temper.launchers import command_line
 from temper.launchers import peer_environment
 from temper.launchers import sac_sides
@@ -64,21 +62,12 @@ def run(argv: Sequence[str]) -> int:
     closing=("", "example:", f"  {argv[0]} --cases=updates,loop --rounds=5"),
     sets_threads=False,
   )
-  try:
-    early = flag_table.peek(argv)
-    if early["help"] or early["helpfull"]:
-      print(flag_table.help(argv[0]))
-      return 0
-    options, _, _ = flag_table.read(argv)
-    compare(options)
-    return 0
-  except (flags.Error, ValueError) as error:
-    return command_line.refuse(error)
-  except (timed_worker.WorkerError, peer_environment.PeerError) as error:
-    return command_line.fail(error)
-  except KeyboardInterrupt:
-    print("Aborted.", file=sys.stderr)
-    return 130
+  failures = (timed_worker.WorkerError, peer_environment.PeerError)
+  return flag_table.answer(
+    argv,
+    lambda options: options,
+    lambda options: command_line.measured(lambda: compare(options), failures),
+  )
 
 
 def main() -> None:

@@ -244,6 +244,28 @@ def run_stoppable(
       return 130
 
 
+def measured(body: Callable[[], None], failures: tuple[type[Exception], ...]) -> int:
+  """Calls what measures and prints, and words what goes wrong.
+
+  Args:
+    body: what to call; its ValueError is a refusal.
+    failures: what it raises when it fails.
+
+  Returns:
+    The exit code: 0, 2 after a refusal, 1 after a failure, 130 after Ctrl-C.
+  """
+  try:
+    body()
+  except ValueError as error:
+    return refuse(error)
+  except failures as error:
+    return fail(error)
+  except KeyboardInterrupt:
+    print("Aborted.", file=sys.stderr)
+    return 130
+  return 0
+
+
 def as_typed(argv: Sequence[str]) -> str:
   """Returns a command line as one would type it again."""
   return shlex.join([*argv[0].split(), *argv[1:]])

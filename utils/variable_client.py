@@ -135,6 +135,11 @@ class VariableClient:
     self._num_steps, self._served_at = steps, float(np.asarray(served_at).item())
 
 
+def metrics_of(client: object) -> dict[str, float]:
+  """Returns a client's metrics; none of one that does not measure, as dm-acme's, or of None."""
+  return client.metrics() if isinstance(client, VariableClient) else {}
+
+
 class _Fetch:
   """One request, in a thread that nobody has to wait for when the process ends."""
 
